@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { BgpCollector, BirdControl, birdConfiguration, plan } from "../src/bgp/index.ts";
 import { examine } from "../src/calicoctl/doctor/examine.ts";
 import { clusterFacts } from "../src/calicoctl/doctor/facts.ts";
-import { lookUntil } from "../src/lib/testing/eventually.ts";
+import { pollUntil } from "../src/lib/testing/eventually.ts";
 import { API_VERSION, type KindName, type Resource } from "../src/model/index.ts";
 import { RouterNetwork } from "../test/functional/bgp/routers.ts";
 import { median } from "./support/percentile.ts";
@@ -137,7 +137,7 @@ async function peers(): Promise<void> {
     writeFileSync(join(net.folder, "us.conf"), config);
     const [theirs, ours] = [join(net.folder, "them.ctl"), join(net.folder, "us.ctl")];
     net.start("them", ["bird", "-f", "-c", join(net.folder, "them.conf"), "-s", theirs]);
-    await lookUntil(
+    await pollUntil(
       () =>
         BirdControl.connect(theirs).then(
           (control) => control[Symbol.dispose](),
@@ -147,7 +147,7 @@ async function peers(): Promise<void> {
     );
     const start = performance.now();
     const bird = net.start("us", ["bird", "-f", "-c", join(net.folder, "us.conf"), "-s", ours]);
-    await lookUntil(
+    await pollUntil(
       () =>
         BirdControl.connect(ours).then(
           (control) => control[Symbol.dispose](),
@@ -156,7 +156,7 @@ async function peers(): Promise<void> {
       (value) => value === undefined,
     );
     using control = await BirdControl.connect(ours, 30_000);
-    await lookUntil(
+    await pollUntil(
       async () =>
         Number(/(\d+) of/.exec((await control.ask("show route count")).map(({ text }) => text).join(" "))?.[1] ?? 0),
       (count) => count >= PEERS * ROUTES,
@@ -203,7 +203,7 @@ async function joining(topology: "mesh" | "reflectors"): Promise<void> {
     });
   for (let number = 1; number <= NODES; number++) await add(number);
   const last = `192.168.${NODES}.0/26`;
-  await lookUntil(
+  await pollUntil(
     () => net.routes("n1", 4).includes(last) && net.routes(`n${NODES}`, 4).split("\n").length >= NODES,
     Boolean,
     300_000,
@@ -213,7 +213,7 @@ async function joining(topology: "mesh" | "reflectors"): Promise<void> {
   const block = `192.168.${NODES + 1}.0/26`;
   const missing = new Set(Array.from({ length: NODES }, (_, i) => `n${i + 1}`));
   let first = 0;
-  await lookUntil(
+  await pollUntil(
     () => {
       for (const name of missing)
         if (net.routes(name, 4).includes(block)) {

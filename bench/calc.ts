@@ -6,17 +6,31 @@
 import { spawnSync } from "node:child_process";
 import { CalculationGraph, type DataplaneMessage, type GraphUpdate } from "../src/calc/index.ts";
 import { policySettings } from "../src/calc/testing/settings.ts";
-import type { Cidr } from "../src/lib/ip.ts";
-import type { Labels, Policy, WorkloadEndpoint } from "../src/model/index.ts";
+import type { Cidr } from "../src/lib/ip/ip.ts";
+import type { Labels, Policy, Rule, RuleSide, WorkloadEndpoint } from "../src/model/index.ts";
+import { decodePolicy } from "../src/typha/policy-values.ts";
 import { median } from "./support/percentile.ts";
 
+/** A policy is decoded when it is given to the graph, so that the time includes parsing its selectors. */
+type Change = GraphUpdate | (() => GraphUpdate);
+const decoded = (change: Change): GraphUpdate => (typeof change === "function" ? change() : change);
+
+type TextSide = Omit<RuleSide, "selector"> & { readonly selector?: string };
+type TextRule = Omit<Rule, "source" | "destination"> & { readonly source: TextSide; readonly destination: TextSide };
+/** A policy as Typha's protocol carries it, with its selectors as text. */
+type TextPolicy = Omit<Policy, "tier" | "selector" | "inboundRules" | "outboundRules"> & {
+  readonly selector: string;
+  readonly inboundRules: readonly TextRule[];
+  readonly outboundRules: readonly TextRule[];
+};
+
 interface State {
-  readonly snapshot: GraphUpdate[];
+  readonly snapshot: Change[];
   /** One endpoint that comes and goes. */
   readonly endpoint: (n: number) => GraphUpdate;
   /** A label that endpoints change: the updates that touch one in a hundred of them. */
   readonly relabel: (round: number) => GraphUpdate[];
-  readonly policy: (round: number) => GraphUpdate;
+  readonly policy: (round: number) => Change;
 }
 interface Case {
   readonly build: () => State;
@@ -64,10 +78,11 @@ function profile(name: string, labels: Labels): GraphUpdate[] {
   ];
 }
 
-const policyUpdate = (name: string, policy: Omit<Policy, "tier">, namespace = ""): GraphUpdate => ({
-  key: { type: "policy", kind: namespace === "" ? "GlobalNetworkPolicy" : "NetworkPolicy", namespace, name },
-  value: fresh({ tier: "default", ...policy }),
-});
+function policyUpdate(name: string, policy: TextPolicy, namespace = ""): Change {
+  const json = fresh({ tier: "default", ...policy });
+  const kind = namespace === "" ? "GlobalNetworkPolicy" : "NetworkPolicy";
+  return () => ({ key: { type: "policy", kind, namespace, name }, value: decodePolicy(json) });
+}
 
 /** Labels of five cardinalities and one marker; policies by marker, five rules by marker each. */
 function endpoints(total: number, policies: number, networkSets: number): State {
@@ -76,8 +91,8 @@ function endpoints(total: number, policies: number, networkSets: number): State 
     [MARKERS[n % MARKERS.length]!]: "true",
     ...extra,
   });
-  const snapshot: GraphUpdate[] = [];
-  const markerPolicy = (i: number, port: number): GraphUpdate =>
+  const snapshot: Change[] = [];
+  const markerPolicy = (i: number, port: number): Change =>
     policyUpdate(`tag-pol-${i}`, {
       selector: `has(${MARKERS[i % MARKERS.length]})`,
       types: ["ingress", "egress"],
@@ -89,7 +104,7 @@ function endpoints(total: number, policies: number, networkSets: number): State 
       })),
       outboundRules: [],
     });
-  const setPolicy = (i: number, port: number): GraphUpdate =>
+  const setPolicy = (i: number, port: number): Change =>
     policyUpdate(`network-set-pol-${i}`, {
       selector: "all()",
       types: ["ingress"],
@@ -151,7 +166,7 @@ function tenants(count: number): State {
     ...extra,
   });
   const namespace = (n: number) => `customer-${n}`;
-  const isolate = (n: number, port: number): GraphUpdate => {
+  const isolate = (n: number, port: number): Change => {
     const selector = `pcns.projectcalico.org/name == "${namespace(n)}"`;
     return policyUpdate(
       "isolate",
@@ -173,7 +188,7 @@ function tenants(count: number): State {
       namespace(n),
     );
   };
-  const snapshot: GraphUpdate[] = [];
+  const snapshot: Change[] = [];
   for (let n = 0; n < count; n++) snapshot.push(isolate(n, 53));
   for (let n = 0; n < count; n++)
     snapshot.push(
@@ -226,13 +241,13 @@ function run(name: string, { build, budgetSeconds, originalSeconds, budgetMb }: 
   });
   const cpuBefore = process.cpuUsage();
   const started = performance.now();
-  for (const update of state.snapshot) graph.update(update);
+  for (const change of state.snapshot) graph.update(decoded(change));
   graph.setInSync();
   graph.flush();
   const seconds = (performance.now() - started) / 1000;
   const cpu = process.cpuUsage(cpuBefore);
   const peak = rss();
-  const figures = graph.figures;
+  const statistics = graph.statistics;
   messages = [];
   const timed = (rounds: number, change: (round: number) => void): number =>
     median(
@@ -249,7 +264,7 @@ function run(name: string, { build, budgetSeconds, originalSeconds, budgetMb }: 
     graph.flush(); // or the two would cancel out before anything is said
     graph.update({ ...update, value: undefined } as GraphUpdate);
   });
-  const edit = timed(101, (round) => graph.update(state.policy(round)));
+  const edit = timed(101, (round) => graph.update(decoded(state.policy(round))));
   const relabels = [1, 2, 3].map((round) => state.relabel(round));
   const relabel = timed(relabels.length, (round) => {
     for (const update of relabels[round]!) graph.update(update);
@@ -258,8 +273,8 @@ function run(name: string, { build, budgetSeconds, originalSeconds, budgetMb }: 
     state: name,
     updates: state.snapshot.length,
     messages: said,
-    policies: figures.activePolicies,
-    sets: figures.activeSelectors,
+    policies: statistics.activePolicies,
+    sets: statistics.activeSelectors,
     seconds: Number(seconds.toFixed(2)),
     cpuSeconds: Number(((cpu.user + cpu.system) / 1e6).toFixed(2)),
     budget: budgetSeconds,

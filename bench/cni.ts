@@ -9,7 +9,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chooseDatastore, configFromEnvironment, type Datastore, openDatastore } from "../src/datastore/index.ts";
-import { createNamedNamespace, deleteNamedNamespace, NetworkNamespace, openRouteKernel } from "../src/kernel/index.ts";
+import { createNamedNamespace, deleteNamedNamespace, NetworkNamespace, openRtnetlink } from "../src/kernel/index.ts";
 import {
   BESIDE_AGENT,
   type Budget,
@@ -54,7 +54,7 @@ const pods = Array.from({ length: Math.max(PODS, BURST) }, (_, i) => `${tag}-${i
 for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const)
   process.once(signal, () => void tidy().then(() => process.exit(1)));
 try {
-  using kernel = openRouteKernel(host);
+  using kernel = openRtnetlink(host);
   kernel.links.set("lo", { up: true });
   for (const pod of pods) createNamedNamespace(pod);
   console.log(`cni: ${PODS} pods one by one, ${BURST} at once (median of ${BURSTS}), ${BURST} in a row`);
@@ -166,7 +166,7 @@ async function breakDown(contestant: Contestant): Promise<void> {
 
 /** Returns when the kernel has time for changes to links: they happen one after the other, machine-wide. */
 function settle(): void {
-  using kernel = openRouteKernel(host);
+  using kernel = openRtnetlink(host);
   kernel.links.set("lo", { up: true });
 }
 

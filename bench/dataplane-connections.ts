@@ -3,7 +3,7 @@
 // and ten policies, of which the last lets it in; a stream is one connection that was let in before.
 import { execFileSync, spawn, spawnSync } from "node:child_process";
 import { closeSync, openSync, writeFileSync } from "node:fs";
-import * as sys from "../src/kernel/sys.ts";
+import * as sys from "../src/kernel/sys/sys.ts";
 import { address, cleanRules, cluster, id, interfaceName, kernels, openRules, rule } from "./support/rules.ts";
 
 const CONNECTIONS = 1000;

@@ -79,7 +79,7 @@ async function request(
     headers: { authorization: `Bearer ${adminToken}`, "content-type": "application/json" },
     signal: AbortSignal.timeout(120_000),
     tls: { ca },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    body: body === undefined ? undefined : JSON.stringify(body),
   });
   const text = await response.text();
   if (response.ok) return JSON.parse(text) as { readonly metadata: { readonly resourceVersion: string } };

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { type Datastore, openDatastore } from "../src/datastore/index.ts";
 import { Ipam } from "../src/ipam/index.ts";
-import { addressPlus, type Cidr, parseAddress } from "../src/lib/ip.ts";
+import { addressPlus, type Cidr, parseAddress } from "../src/lib/ip/ip.ts";
 import type { KindName } from "../src/model/index.ts";
 import { EtcdServer } from "../test/support/etcd-server.ts";
 import { median } from "./support/percentile.ts";

@@ -3,7 +3,7 @@
 import { spawnSync } from "node:child_process";
 import { dlopen } from "bun:ffi";
 import { interfaceNameBytes, Ipsets, Nft, type NftChange, nftMatch as m } from "../src/kernel/index.ts";
-import { addressBytes, type IpAddress } from "../src/lib/ip.ts";
+import { addressBytes, type IpAddress } from "../src/lib/ip/ip.ts";
 import { median } from "./support/percentile.ts";
 
 if (process.env["CALICO_BENCH_INSIDE"] === undefined) {
@@ -37,7 +37,7 @@ console.log("replace one 4-rule chain, p50 ms                 ours  libnftables 
 for (const reach of ["alone", "verdict map", "jumps"] as const)
   for (const chains of [100, 1_000, 8_000]) {
     nft.commit([
-      { op: "deleteTableIfThere", table },
+      { op: "destroyTable", table },
       { op: "addTable", table },
     ]);
     const fill = time(() => nft.commit(build(chains, reach)));
@@ -86,7 +86,7 @@ function build(chains: number, reach: "alone" | "verdict map" | "jumps"): NftCha
 const members = Array.from({ length: 100_000 }, (_, i) => `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`);
 console.log("100,000 set members, ms                         ours      the tool");
 nft.commit([
-  { op: "deleteTableIfThere", table },
+  { op: "destroyTable", table },
   { op: "addTable", table },
 ]);
 for (const interval of [false, true]) {

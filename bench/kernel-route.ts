@@ -1,7 +1,7 @@
 // 10,000 routes: listed by us and by `ip -j`, added in one batch and by `ip -batch`. Medians of interleaved runs.
 import { execFileSync } from "node:child_process";
-import { createNamedNamespace, deleteNamedNamespace, NetworkNamespace, openRouteKernel } from "../src/kernel/index.ts";
-import { parseCidr } from "../src/lib/ip.ts";
+import { createNamedNamespace, deleteNamedNamespace, NetworkNamespace, openRtnetlink } from "../src/kernel/index.ts";
+import { parseCidr } from "../src/lib/ip/ip.ts";
 
 const ROUTES = 10_000;
 const RUNS = 15;
@@ -10,7 +10,7 @@ const name = `bench-kernel-${process.pid}`;
 createNamedNamespace(name);
 try {
   using namespace = NetworkNamespace.named(name);
-  using kernel = openRouteKernel(namespace);
+  using kernel = openRtnetlink(namespace);
   kernel.links.create({ name: "v0", up: true, type: { kind: "veth", peer: { name: "v1" } } });
   kernel.links.set("v1", { up: true });
   const link = kernel.links.get("v0")!.index;

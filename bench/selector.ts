@@ -1,7 +1,7 @@
 // How fast selectors parse and match: 1k selectors of 1–5 terms, 10k endpoints of 6 labels. The peer of a compiled
 // selector is the plain walk over its tree, the way the original evaluates.
 // Run: bun bench/selector.ts
-import { compileSelector, labelRestrictions, parseSelector, selectorId } from "../src/model/index.ts";
+import { compileSelector, labelRestrictions, parseSelector, printSelector, uniqueId } from "../src/model/index.ts";
 import { interpretSelector } from "../src/model/testing/interpret-selector.ts";
 import { median } from "./support/percentile.ts";
 
@@ -51,7 +51,7 @@ rate(`parse, ${SELECTORS} selectors × 20`, SELECTORS * 20, () => {
   for (let i = 0; i < 20; i++) for (const text of texts) parseSelector(text);
 });
 rate(`print and hash, ${SELECTORS} selectors × 20`, SELECTORS * 20, () => {
-  for (let i = 0; i < 20; i++) for (const selector of selectors) selectorId(selector);
+  for (let i = 0; i < 20; i++) for (const selector of selectors) uniqueId("s", printSelector(selector));
 });
 rate(`compile, ${SELECTORS} selectors × 20`, SELECTORS * 20, () => {
   for (let i = 0; i < 20; i++) for (const selector of selectors) compileSelector(selector);

@@ -192,9 +192,9 @@ class Typha implements AsyncDisposable {
     readonly port: number,
     readonly healthPort: number,
   ) {
-    const main = new URL("../src/typha/program.ts", import.meta.url).pathname;
-    const script = `const { main } = await import(${JSON.stringify(main)}); process.exit(await main([]));`;
+    const script = new URL("../test/support/run-program.ts", import.meta.url).pathname;
     const env = {
+      PROGRAM: "calico-typha",
       PATH: process.env["PATH"] ?? "",
       TYPHA_ETCDENDPOINTS: etcd.url,
       TYPHA_SERVERPORT: String(port),
@@ -203,7 +203,7 @@ class Typha implements AsyncDisposable {
       TYPHA_HEALTHENABLED: "true",
       TYPHA_HEALTHPORT: String(healthPort),
     };
-    this.process = Bun.spawn([process.execPath, "-e", script], { env, stdout: "ignore", stderr: "inherit" });
+    this.process = Bun.spawn([process.execPath, script], { env, stdout: "ignore", stderr: "inherit" });
   }
   static async start(etcd: EtcdServer): Promise<Typha> {
     const started = performance.now();

@@ -30,7 +30,7 @@ const roles = [
   "calico-install",
 ];
 /** Threads are entries of their own, which the executable keeps by their paths under src/. */
-const workers = ["kernel/event-worker.ts", "kernel/request-worker.ts"];
+const workers = ["kernel/netlink/event-worker.ts", "kernel/unix/request-worker.ts"];
 
 const version = (JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string }).version;
 const commit = revision();

@@ -1,7 +1,8 @@
-// The gate every commit passes: types, lint, format, import direction, exports that somebody needs. Runs them side by side and
-// shows only what failed.
+// `make check`: types, lint, format, imports, unused exports and the subject lines of commits. Runs all checks at the same time
+// and prints the output of those that failed.
 import { spawn } from "node:child_process";
 import { join } from "node:path";
+import { findSubjectFaults } from "./commit-subjects.ts";
 import { findUnusedExports } from "./exports.ts";
 import { findImportFaults } from "./imports.ts";
 
@@ -14,6 +15,7 @@ const steps: readonly { name: string; run: () => Promise<string | undefined> }[]
   { name: "format", run: () => tool(bin("biome"), ["format", "--max-diagnostics=10"]) },
   { name: "imports", run: async () => findImportFaults(root).join("\n") || undefined },
   { name: "exports", run: async () => findUnusedExports(root).join("\n") || undefined },
+  { name: "commit subjects", run: async () => findSubjectFaults(root).join("\n") || undefined },
 ];
 
 const started = performance.now();

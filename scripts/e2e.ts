@@ -13,7 +13,7 @@ import { LabFolder } from "../src/lab/folder.ts";
 import { KubernetesCluster } from "../src/lab/kubernetes/cluster.ts";
 import { obtainPrograms } from "../src/lab/kubernetes/programs.ts";
 import { Lab } from "../src/lab/lab.ts";
-import { parseLabOptions } from "../src/lab/options.ts";
+import { resolveLabOptions } from "../src/lab/options.ts";
 import { openTerminal } from "../src/lab/terminal.ts";
 import { up } from "../src/lab/up.ts";
 import { runConformance } from "./e2e/conformance.ts";
@@ -68,7 +68,7 @@ interface Line {
 
 async function* oneRun(run: Run): AsyncGenerator<Line> {
   terminal.line(`\n${run}`);
-  const lab = await up(parseLabOptions({ name: LAB, kubernetes: true, ...RUNS[run] }), terminal);
+  const lab = await up(resolveLabOptions({ name: LAB, kubernetes: true, ...RUNS[run] }), terminal);
   const cluster = new KubernetesCluster(lab);
   const diagnoses = await examineEverywhere(cluster);
   for (const fault of diagnoses) terminal.line(`  ${fault}`);

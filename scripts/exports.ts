@@ -158,6 +158,6 @@ function markUsed(marking: Marking, path: string, name: string): boolean {
 }
 
 const isTest = (path: string): boolean => /\.(test|suite)\.ts$/.test(path);
-/** What tests are the users of: tools of the project, and fakes (`memory-…`). */
+/** What tests are the users of: tools of the project, and fakes under `testing/`. */
 const isForTests = (path: string): boolean =>
-  !path.startsWith("src/") || isTest(path) || /\/testing\/|\/testing\.ts$|\/memory-/.test(path);
+  !path.startsWith("src/") || isTest(path) || /\/testing\/|\/testing\.ts$/.test(path);

@@ -1,9 +1,9 @@
-// Writes docs/felix-configuration.md from the declarations of the agent's settings.
+// Writes docs/felix-configuration.md from the declarations of Felix's settings.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { documentParameters } from "../src/felix/config/document.ts";
+import { documentSettings } from "../src/felix/config/document.ts";
 
 const docs = join(import.meta.dir, "../docs");
 mkdirSync(docs, { recursive: true });
-writeFileSync(join(docs, "felix-configuration.md"), documentParameters());
+writeFileSync(join(docs, "felix-configuration.md"), documentSettings());
 console.log("felix-docs: wrote docs/felix-configuration.md");

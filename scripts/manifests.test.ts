@@ -3,7 +3,7 @@ import { execFileSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadAll } from "js-yaml";
-import { renderConfig } from "../src/cni/install-config.ts";
+import { renderConfig } from "../src/cni/install/install-config.ts";
 import { resolveConfig } from "../src/typha/config.ts";
 import { BGP_PREFIXES, NODE_PREFIXES, typhaSettings } from "../src/typha/index.ts";
 import { checkTlsSettings } from "../src/typha/tls.ts";

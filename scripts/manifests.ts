@@ -1,9 +1,10 @@
 // Writes the Kubernetes manifests that are made from code: the custom resource definitions, one file each, and the files
 // people apply.
-// With `--check`, writes nothing and tells which files are stale.
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { dump } from "js-yaml";
+import { type Call, commandsWith, type Grammar } from "../src/lib/command-line/command.ts";
+import { programMain } from "../src/lib/command-line/run.ts";
 import { installations } from "./manifests/installations.ts";
 import { CRD_GROUP, CRD_KINDS, customResourceDefinition } from "../src/model/kinds/crd.ts";
 
@@ -43,19 +44,33 @@ function read(path: string): string | undefined {
   return existsSync(file) ? readFileSync(file, "utf8") : undefined;
 }
 
-if (import.meta.main) {
+const grammar = {
+  flags: { check: { type: "switch", about: "write nothing; name stale files, and exit with 1 if there are any" } },
+} as const satisfies Grammar;
+
+async function run({ flags }: Call<typeof grammar>): Promise<number> {
   const stale = await staleManifests();
-  if (process.argv.includes("--check")) {
+  if (flags.check) {
     for (const path of stale) console.error(`manifests: ${path} is stale: run make manifests`);
-    process.exitCode = stale.length === 0 ? 0 : 1;
-  } else {
-    mkdirSync(join(MANIFESTS, "crds"), { recursive: true });
-    const wanted = await generatedManifests();
-    for (const path of stale) {
-      const text = wanted.get(path);
-      if (text === undefined) rmSync(join(MANIFESTS, path));
-      else writeFileSync(join(MANIFESTS, path), text);
-    }
-    console.log(`manifests: ${wanted.size} files, ${stale.length} written`);
+    return stale.length === 0 ? 0 : 1;
   }
+  mkdirSync(join(MANIFESTS, "crds"), { recursive: true });
+  const wanted = await generatedManifests();
+  for (const path of stale) {
+    const text = wanted.get(path);
+    if (text === undefined) rmSync(join(MANIFESTS, path));
+    else writeFileSync(join(MANIFESTS, path), text);
+  }
+  console.log(`manifests: ${wanted.size} files, ${stale.length} written`);
+  return 0;
+}
+
+if (import.meta.main) {
+  const command = commandsWith({})({
+    name: "bun scripts/manifests.ts",
+    about: "Write the Kubernetes manifests that are generated from code.",
+    ...grammar,
+    load: async () => ({ run }),
+  });
+  process.exitCode = await programMain(command)(process.argv.slice(2));
 }

@@ -1,10 +1,9 @@
 // Writes docs/parity.md: every row of the parity checklists with its state. A row is done when the name of a test
 // carries its ID; what tests cannot say stands in test/parity-notes.txt.
-//
-//   bun scripts/parity.ts            write it
-//   bun scripts/parity.ts --check    fail when the file is not what this would write
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
+import { type Call, commandsWith, type Grammar } from "../src/lib/command-line/command.ts";
+import { programMain } from "../src/lib/command-line/run.ts";
 
 const STATES = ["done", "partly", "not yet", "later", "won't"] as const;
 export type State = (typeof STATES)[number];
@@ -41,7 +40,11 @@ const AREAS: readonly { readonly prefix: string; readonly title: string }[] = [
 const ID = /\b(?:(?:DM|FC|FD|CI|NB)-\d{3}|TC-[TKCOI]\d{2}|FC-[PM]-\w+)\b/g;
 const FAMILIES: Readonly<Record<string, string>> = { "FC-P-": "FC-037", "FC-M-": "FC-099" };
 
-if (import.meta.main) {
+const grammar = {
+  flags: { check: { type: "switch", about: "write nothing; exit with 1 if the file is not up to date" } },
+} as const satisfies Grammar;
+
+function run({ flags }: Call<typeof grammar>): number {
   const root = join(import.meta.dir, "..");
   const file = join(root, "docs/parity.md");
   const text = render(
@@ -50,14 +53,26 @@ if (import.meta.main) {
     findTests(root),
     parseDifferences(readFileSync(join(root, "test/golden-exceptions.txt"), "utf8")),
   );
-  if (!process.argv.includes("--check")) {
+  if (!flags.check) {
     mkdirSync(join(root, "docs"), { recursive: true });
     writeFileSync(file, text);
     console.log("parity: wrote docs/parity.md");
-  } else if (!existsSync(file) || readFileSync(file, "utf8") !== text) {
-    console.error("parity: docs/parity.md is not what the tests say; run `make parity`");
-    process.exitCode = 1;
-  } else console.log("parity: docs/parity.md says what the tests say");
+    return 0;
+  }
+  const isCurrent = existsSync(file) && readFileSync(file, "utf8") === text;
+  if (isCurrent) console.log("parity: docs/parity.md says what the tests say");
+  else console.error("parity: docs/parity.md is not what the tests say; run `make parity`");
+  return isCurrent ? 0 : 1;
+}
+
+if (import.meta.main) {
+  const command = commandsWith({})({
+    name: "bun scripts/parity.ts",
+    about: "Write docs/parity.md.",
+    ...grammar,
+    load: async () => ({ run }),
+  });
+  process.exitCode = await programMain(command)(process.argv.slice(2));
 }
 
 export function parseRows(text: string): Row[] {

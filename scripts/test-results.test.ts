@@ -21,7 +21,7 @@ const result = (name: string, outcome: TestResult["outcome"], failure?: string):
   file: FILE,
   name,
   outcome,
-  ...(failure === undefined ? {} : { failure }),
+  failure,
 });
 
 test("parseReport: groups, escaped text, skipped tests and tests of the same name", () => {

@@ -9,7 +9,7 @@ import { rolePath } from "../../src/lab/programs.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import { API_VERSION, type KindName, type Resource } from "../../src/model/index.ts";
 import { openNodeDatastore } from "../../src/node/node-datastore.ts";
-import type { SupervisorState } from "../../src/node/supervisor.ts";
+import type { SupervisorState } from "../../src/node/supervisor/supervisor.ts";
 
 const PODS = Number(process.env["CHURN_PODS"] ?? 10_000);
 const CHECKPOINTS = [0.05, 0.5, 1];

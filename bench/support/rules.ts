@@ -3,12 +3,12 @@ import { spawnSync } from "node:child_process";
 import type { DataplaneMessage, PolicyId } from "../../src/calc/index.ts";
 import { rulesConfig } from "../../src/dataplane/index.ts";
 import { detectFeatures } from "../../src/dataplane/iptables/detect.ts";
-import { createRulePlanes, type RulesKernel } from "../../src/dataplane/rule-planes.ts";
-import { createRuleManagers } from "../../src/dataplane/rules-dataplane.ts";
+import { createRuleBackend, type RulesKernel } from "../../src/dataplane/rule-backend.ts";
+import { createRuleManagers } from "../../src/dataplane/rule-managers.ts";
 import { ConfigEngine } from "../../src/felix/config/index.ts";
 import { Ipsets, Iptables, Nft } from "../../src/kernel/index.ts";
-import type { Cidr } from "../../src/lib/ip.ts";
-import { silentLogger } from "../../src/lib/log.ts";
+import type { Cidr } from "../../src/lib/ip/ip.ts";
+import { silentLogger } from "../../src/lib/log/log.ts";
 import { rule } from "../../test/functional/dataplane/messages.ts";
 
 export { rule };
@@ -129,10 +129,10 @@ const facts = {
 
 export function openRules(kernel: RulesKernel) {
   const config = rulesConfig(parameters, facts, kernel.backend);
-  const rules = createRulePlanes({ kernel, config, parameters, versions: [4], logger: silentLogger });
+  const rules = createRuleBackend(kernel, { config, parameters, versions: [4], logger: silentLogger });
   const { managers } = createRuleManagers({
     config,
-    planes: rules.planes,
+    families: rules.families,
     chainNameLimit: rules.chainNameLimit,
     hostname: "host0",
     externalNodes: [],

@@ -7,7 +7,7 @@ import type { LabPod } from "../../src/lab/folder.ts";
 import type { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
 import { addClusterPods, clusterPods } from "../../src/lab/kubernetes/pods.ts";
 import { baseEnvironment } from "../../src/lab/host.ts";
-import { parseAddress } from "../../src/lib/ip.ts";
+import { parseAddress } from "../../src/lib/ip/ip.ts";
 import { AgentTimeline } from "./agent-timeline.ts";
 import { NeighbourWatch } from "./neighbour-table.ts";
 import { endTenants, makeTenants } from "./tenants.ts";

@@ -1,6 +1,6 @@
 // Limits the accounts of calico-node and of the CNI plugin to objects of the node that they run on. RBAC cannot express this: all
 // nodes share one account. The API server knows the node from the token: since Kubernetes 1.30 a token of a pod names the
-// pod's node, since 1.31 a token can be bound to a node (src/cni/token-refresh.ts). A token that names no node may write nothing
+// pod's node, since 1.31 a token can be bound to a node (src/cni/kubernetes/token-refresh.ts). A token that names no node may write nothing
 // of what is listed here. Real requests prove it in test/kubernetes/own-node.test.ts.
 // https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#schema-for-service-account-private-claims
 import { BUILT_IN_TIERS } from "../../src/model/index.ts";
@@ -268,7 +268,7 @@ function ownToken(): readonly KubernetesObject[] {
   });
 }
 
-/** What startup writes (src/node/default-resources.ts), with the defaults of the schemas. */
+/** What startup writes (src/node/startup/default-resources.ts), with the defaults of the schemas. */
 const FELIX_DEFAULTS = {
   reportingInterval: "0s",
   logSeverityScreen: "Info",

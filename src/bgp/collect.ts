@@ -1,12 +1,21 @@
 // Gathers the state from resources: all at once for a plan, or update by update from a syncer.
-import { type Cidr, parseCidr, tryParseCidr } from "../lib/ip.ts";
-import { type BlockAffinity, convertPool, keyPath, type Pool, type Resource } from "../model/index.ts";
-import type { SyncerUpdate } from "../datastore/index.ts";
+import { type Cidr, parseCidr } from "../lib/ip/ip.ts";
 import {
+  affects,
   type BgpConfiguration,
   type BgpFilter,
-  type BgpNode,
   type BgpPeer,
+  type BlockAffinity,
+  convertPool,
+  keyPath,
+  type Node,
+  type Pool,
+  readBgpFilter,
+  readNode,
+  type Resource,
+} from "../model/index.ts";
+import type { SyncerUpdate } from "../datastore/index.ts";
+import {
   type BgpState,
   type Block,
   parseConfiguration,
@@ -15,14 +24,14 @@ import {
   parsePeer,
   type Problem,
 } from "./state.ts";
-import { JsonReader } from "../lib/json-reader.ts";
 
 /** Follows a `bgp` syncer. Each object is read once, when it changes. */
 export class BgpCollector {
-  readonly #nodes = new Map<string, BgpNode>();
+  readonly #nodes = new Map<string, Node>();
   readonly #configurations = new Map<string, BgpConfiguration>();
   readonly #peers = new Map<string, BgpPeer>();
   readonly #filters = new Map<string, BgpFilter>();
+  readonly #unreadableFilters = new Set<string>();
   readonly #pools = new Map<string, Pool>();
   readonly #blocks = new Map<string, Block & { readonly host: string }>();
   readonly #problems = new Map<string, readonly Problem[]>();
@@ -51,19 +60,20 @@ export class BgpCollector {
       if (this.#usePodCidr) put(this.#podCidrs, name, read(podCidrsOf));
     } else if (kind === "BGPConfiguration") put(this.#configurations, name, read(parseConfiguration));
     else if (kind === "BGPPeer") put(this.#peers, name, read(parsePeer));
-    else if (kind === "BGPFilter")
-      put(
-        this.#filters,
-        name,
-        read((r) => ({ name, spec: new JsonReader(r.spec ?? {}, "spec") })),
-      );
+    else if (kind === "BGPFilter") this.#setFilter(name, resource !== undefined, read(readBgpFilter));
     else if (kind === "IPPool")
       put(
         this.#pools,
         name,
-        read((r) => convertPool(r).value),
+        read((r) => convertPool(r)?.value),
       );
     put(this.#problems, `${kind}/${name}`, problems.length === 0 ? undefined : problems);
+  }
+
+  #setFilter(name: string, exists: boolean, filter: BgpFilter | undefined): void {
+    put(this.#filters, name, filter);
+    if (exists && filter === undefined) this.#unreadableFilters.add(name);
+    else this.#unreadableFilters.delete(name);
   }
 
   setBlock(host: string, cidr: string, affinity: BlockAffinity): void {
@@ -77,6 +87,7 @@ export class BgpCollector {
       configurations: new Map(this.#configurations),
       peers: sorted(this.#peers),
       filters: sorted(this.#filters),
+      unreadableFilters: new Set(this.#unreadableFilters),
       pools: [...this.#pools.values()],
       blocks: [
         ...[...this.#blocks.values()].filter(({ host }) => host === node),
@@ -87,11 +98,10 @@ export class BgpCollector {
   }
 }
 
-function podCidrsOf(resource: Resource): readonly Cidr[] {
-  if (resource.status === undefined) return [];
-  const status = new JsonReader(resource.status, "status");
-  return status.texts("podCIDRs").map((text) => tryParseCidr(text) ?? status.fail("podCIDRs", `CIDRs, not ${text}`));
-}
+const podCidrsOf = (resource: Resource): readonly Cidr[] =>
+  readNode(resource, (error) => {
+    if (affects(error, ["status.podCIDRs"])) throw error;
+  }).podCidrs;
 
 /** A block still being claimed, or already given up, is nobody's to announce. */
 function blockOf(

@@ -89,7 +89,7 @@ describe("filters", () => {
       ...given,
       peers: { ...given.peers, p: { peerIP: "10.9.0.2", asNumber: 1, filters: ["f"] } },
     });
-    expect(used.peers.map(({ neighbor }) => neighbor)).toEqual(["10.9.0.1"]);
+    expect<unknown>(used.peers.map(({ neighbor }) => neighbor)).toEqual(["10.9.0.1"]);
     expect(used.problems.map(({ object }) => object)).toEqual(["BGPFilter(f)", "BGPPeer p"]);
   });
 });

@@ -4,7 +4,7 @@ export { type LocalInputs, NoSuchNode, plan } from "./plan.ts";
 export type * from "./plan-types.ts";
 export { routerIdOf } from "./router-id.ts";
 export { asNumberOf } from "./sessions.ts";
-export { type BgpNode, type BgpPeer, type BgpState, matchesNode, type Problem } from "./state.ts";
+export type { BgpState, Problem } from "./state.ts";
 export { BIRD_SOCKETS, BirdControl, BirdUnreachable, connectBird } from "./bird/control.ts";
 export {
   type BirdRoute,

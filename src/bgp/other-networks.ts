@@ -8,7 +8,7 @@ import {
   type IpVersion,
   ipVersion,
   maskCidr,
-} from "../lib/ip.ts";
+} from "../lib/ip/ip.ts";
 
 export interface HostInterface {
   readonly name: string;
@@ -59,8 +59,5 @@ function likelyLength(own: number, version: IpVersion): number {
 }
 
 /** True if the peer expects the host's address in this network, not the Node's. */
-export function isPeerOf({ own, address, network }: OtherNetwork, neighbor: string): boolean {
-  const isIn = (cidr: Cidr) =>
-    neighbor.includes(":") === cidr.includes(":") && cidrContains(cidr, neighbor as IpAddress);
-  return neighbor !== address && isIn(network) && !isIn(own);
-}
+export const isPeerOf = ({ own, address, network }: OtherNetwork, neighbor: IpAddress): boolean =>
+  neighbor !== address && cidrContains(network, neighbor) && !cidrContains(own, neighbor);

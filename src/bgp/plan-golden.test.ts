@@ -128,8 +128,8 @@ function inputsOf({ env, endpointStatusFiles = {} }: Recorded) {
   const clusterIps = env["CALICO_ADVERTISE_CLUSTER_IPS"]?.split(",");
   const routerId = env["CALICO_ROUTER_ID"];
   return {
-    ...(routerId === undefined ? {} : { routerId }),
-    ...(clusterIps === undefined ? {} : { clusterIps }),
+    routerId,
+    clusterIps,
     workloads: Object.values(endpointStatusFiles).map(({ bgpPeerName, ipv4Nets, ipv6Nets }) => ({
       peerName: bgpPeerName,
       addresses: [ipv4Nets[0], ipv6Nets[0]].flatMap((net) => (net === undefined ? [] : [net.split("/")[0] as never])),

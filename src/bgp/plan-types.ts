@@ -1,6 +1,6 @@
 // What a node does in BGP, as data: who it peers with and how, what it tells them, what it lets into the kernel. The
 // field names are those an operator sees in `calicoctl bgp plan -o json`.
-import type { IpVersion } from "../lib/ip.ts";
+import type { Cidr, IpAddress, IpVersion } from "../lib/ip/ip.ts";
 import type { Problem } from "./state.ts";
 
 export type PerFamily<T> = Readonly<Record<IpVersion, T>>;
@@ -17,7 +17,7 @@ export interface PlannedPeer {
   /** Of the BIRD protocol. */
   readonly name: string;
   readonly kind: "mesh" | "global" | "node" | "localWorkload";
-  readonly neighbor: string;
+  readonly neighbor: IpAddress;
   readonly port: number | null;
   readonly remoteAs: number;
   /** Where it is not the node's. */
@@ -50,7 +50,7 @@ export interface PlannedPeer {
 export interface FilterRule {
   readonly peerType?: "eBGP" | "iBGP";
   readonly operator?: "Equal" | "NotEqual" | "In" | "NotIn";
-  readonly cidr?: string;
+  readonly cidr?: Cidr;
   readonly prefixLength?: { readonly min: number; readonly max: number };
   readonly source?: "RemotePeers";
   readonly interface?: string;
@@ -77,7 +77,7 @@ export interface FilterFunction {
 /** In order; the first accept or reject ends. */
 export type RouteStep =
   | { readonly within: string; readonly action: "accept" | "reject" }
-  | { readonly nextHop: string; readonly action: "reject" }
+  | { readonly nextHop: IpAddress; readonly action: "reject" }
   | { readonly interface: readonly string[]; readonly onlyWhen?: "sameAs"; readonly action: "reject" }
   | { readonly step: "communities" | "aggregation" }
   | {
@@ -100,10 +100,10 @@ export interface BgpPlan {
   readonly debug: { readonly interfaces: DebugSetting; readonly peers: DebugSetting };
   readonly peers: readonly PlannedPeer[];
   readonly staticBlackholes: readonly string[];
-  readonly staticRoutes: readonly { readonly prefix: string; readonly via: string }[];
+  readonly staticRoutes: readonly { readonly prefix: Cidr; readonly via: IpAddress }[];
   readonly staticProtocol: PerFamily<boolean>;
-  readonly aggregation: readonly { readonly block: string; readonly insideAcceptedWhenMetricBelow: number }[];
-  readonly communities: readonly { readonly within: string; readonly add: readonly string[] }[];
+  readonly aggregation: readonly { readonly block: Cidr; readonly insideAcceptedWhenMetricBelow: number }[];
+  readonly communities: readonly { readonly within: Cidr; readonly add: readonly string[] }[];
   readonly kernelExport: PerFamily<readonly RouteStep[]>;
   readonly bgpExport: PerFamily<readonly RouteStep[]>;
   readonly bgpFilters: readonly FilterFunction[];

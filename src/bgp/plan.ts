@@ -4,22 +4,16 @@
 //   nodes, configurations, peers ──► sessions ──► peers
 //   filters ──────────────────────► functions ──┘   │
 //   pools, blocks, services ──────► route policy ───┴──► plan ──► BIRD's configuration
-import { hostCidr, ipVersion } from "../lib/ip.ts";
-import { filterCalls, readFilters } from "./filter-plan.ts";
+import { hostCidr, ipVersion } from "../lib/ip/ip.ts";
+import { DEFAULT_ROUTE_PRIORITY, type Node, type SecretRef } from "../model/index.ts";
+import { filterCalls, filterFunctions } from "./filter-plan.ts";
+import { MAX_LOCAL_PREFERENCE } from "./local-preference.ts";
 import type { BgpPlan, DebugSetting, FilterFunction, PlannedPeer } from "./plan-types.ts";
 import { routePolicy, type ServiceRoutes, serviceRanges } from "./route-policy.ts";
 import { routerIdOf } from "./router-id.ts";
 import { asNumberOf, type LocalWorkload, listenPortOf, type Session, sessionsOf } from "./sessions.ts";
-import {
-  type BgpConfiguration,
-  type BgpNode,
-  type BgpState,
-  DEFAULT_PRIORITY,
-  type Problem,
-  type SecretRef,
-} from "./state.ts";
+import type { BgpState, Problem } from "./state.ts";
 
-const MAX_PREFERENCE = 2147483647;
 const EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers";
 const IGNORED_INTERFACES = ["cali*", "kube-ipvs*"];
 
@@ -51,10 +45,10 @@ export function plan(state: BgpState, nodeName: string, inputs: LocalInputs = {}
   const problems: Problem[] = [...state.problems];
   const configuration = state.configurations.get("default");
   const families = ([4, 6] as const).filter((family) => node.networks[family] !== undefined);
-  const { functions, unreadable } = readFilters(state, problems);
+  const functions = filterFunctions(state, problems);
   const sessions = sessionsOf(state, node, inputs.workloads ?? [], problems).filter((session) => {
     const { address, filters, because, password } = session;
-    const lost = filters.find((name) => unreadable.has(name));
+    const lost = filters.find((name) => state.unreadableFilters.has(name));
     if (lost !== undefined)
       problems.push({
         object: because,
@@ -72,9 +66,10 @@ export function plan(state: BgpState, nodeName: string, inputs: LocalInputs = {}
     .map((session) => plannedPeer({ state, node, functions, inputs, problems }, session))
     .sort(byFamilyAndName);
   const staticRoutes = sessions
-    .filter(({ reachableBy }) => reachableBy !== undefined)
-    .map(({ address, reachableBy }) => ({ prefix: hostCidr(address) as string, via: reachableBy as string }))
-    .sort((a, b) => Number(a.prefix.includes(":")) - Number(b.prefix.includes(":")) || (a.prefix < b.prefix ? -1 : 1));
+    .flatMap(({ address, reachableBy }) =>
+      reachableBy === undefined ? [] : [{ prefix: hostCidr(address), via: reachableBy }],
+    )
+    .sort((a, b) => ipVersion(a.prefix) - ipVersion(b.prefix) || (a.prefix < b.prefix ? -1 : 1));
   const ranges = serviceRanges(configuration, inputs.clusterIps, node.labels[EXCLUDE_LABEL] === "true");
   const services: ServiceRoutes = { ...ranges, addresses: inputs.serviceAddresses ?? [] };
   const bindsTo = (family: 4 | 6) =>
@@ -86,7 +81,7 @@ export function plan(state: BgpState, nodeName: string, inputs: LocalInputs = {}
     localAs: families.length === 0 ? null : asNumberOf(state, node),
     listenPort: listenPortOf(state, nodeName) ?? null,
     listenAddress: { 4: bindsTo(4), 6: bindsTo(6) },
-    interfaces: { ignored: ignoredInterfaces(configuration, problems), watched: ["*"] },
+    interfaces: { ignored: [...(configuration?.ignoredInterfaces ?? []), ...IGNORED_INTERFACES], watched: ["*"] },
     debug: debugOf(state, nodeName),
     peers,
     staticRoutes,
@@ -94,7 +89,7 @@ export function plan(state: BgpState, nodeName: string, inputs: LocalInputs = {}
       state,
       node,
       services,
-      (family) => staticRoutes.some(({ via }) => via.includes(":") === (family === 6)),
+      (family) => staticRoutes.some(({ via }) => ipVersion(via) === family),
       problems,
     ),
     bgpFilters: functions.filter(({ family }) => families.includes(family)),
@@ -102,23 +97,9 @@ export function plan(state: BgpState, nodeName: string, inputs: LocalInputs = {}
   };
 }
 
-/** Names stand between quotes in BIRD's configuration: what is no name is left out. */
-function ignoredInterfaces(configuration: BgpConfiguration | undefined, problems: Problem[]): readonly string[] {
-  const named = (configuration?.ignoredInterfaces ?? []).filter((name) => {
-    const isName = /^[a-zA-Z0-9_.*-]{1,15}$/.test(name);
-    if (!isName)
-      problems.push({
-        object: "BGPConfiguration(default)",
-        problem: `ignoredInterfaces: ${JSON.stringify(name)} is no interface's name: left out`,
-      });
-    return isName;
-  });
-  return [...named, ...IGNORED_INTERFACES];
-}
-
 interface PeerSurroundings {
   readonly state: BgpState;
-  readonly node: BgpNode;
+  readonly node: Node;
   /** Of all filters; a session calls those it names. */
   readonly functions: readonly FilterFunction[];
   readonly inputs: LocalInputs;
@@ -129,7 +110,7 @@ function plannedPeer({ state, node, functions, inputs, problems }: PeerSurroundi
   const family = ipVersion(session.address);
   const ownAs = session.localAs ?? asNumberOf(state, node);
   const sameAs = session.asNumber === ownAs;
-  const priority = state.configurations.get("default")?.routePriority[family] ?? DEFAULT_PRIORITY;
+  const priority = state.configurations.get("default")?.routePriority[family] ?? DEFAULT_ROUTE_PRIORITY;
   const isClient = sameAs && node.clusterId !== undefined && session.clusterId !== node.clusterId;
   return {
     family,
@@ -143,7 +124,7 @@ function plannedPeer({ state, node, functions, inputs, problems }: PeerSurroundi
     multihop: session.ttlSecurity ?? true,
     ttlSecurity: session.ttlSecurity ?? null,
     importFilters: filterCalls(functions, session.filters, { direction: "import", family, sameAs }),
-    import: { preferWhenLocalPrefAbove: MAX_PREFERENCE - priority, preference: 200, otherwise: "accept" },
+    import: { preferWhenLocalPrefAbove: MAX_LOCAL_PREFERENCE - priority, preference: 200, otherwise: "accept" },
     exportFilters: filterCalls(functions, session.filters, { direction: "export", family, sameAs }),
     export: { defaultMetric: priority, sameAs, otherwise: "reject" },
     passive: session.passive,

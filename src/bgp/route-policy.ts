@@ -1,9 +1,17 @@
 // What a node announces and what it lets into its kernel. Blocks are announced as a whole: the addresses inside stay
 // private, but for those that are just moving in. Addresses borrowed from others' blocks are announced one by one.
-import { addressBits, cidrContains, cidrLength, type IpVersion, ipVersion, tryParseCidr } from "../lib/ip.ts";
-import { isCommunity, type Pool } from "../model/index.ts";
+import {
+  addressBits,
+  cidrContains,
+  cidrLength,
+  type IpAddress,
+  type IpVersion,
+  ipVersion,
+  tryParseCidr,
+} from "../lib/ip/ip.ts";
+import { type BgpConfiguration, DEFAULT_ROUTE_PRIORITY, isCommunity, type Node, type Pool } from "../model/index.ts";
 import type { BgpPlan, RouteStep } from "./plan-types.ts";
-import type { BgpConfiguration, BgpNode, BgpState, Problem } from "./state.ts";
+import type { BgpState, Problem } from "./state.ts";
 
 export interface ServiceRoutes {
   /** Announced, and not for the kernel: whole ranges. */
@@ -22,13 +30,13 @@ export interface RoutePolicy
 
 export function routePolicy(
   state: BgpState,
-  node: BgpNode,
+  node: Node,
   services: ServiceRoutes,
   hasStaticRoute: (family: IpVersion) => boolean,
   problems: Problem[],
 ): RoutePolicy {
   const configuration = state.configurations.get("default");
-  const priority = (family: IpVersion) => configuration?.routePriority[family] ?? 1024;
+  const priority = (family: IpVersion) => configuration?.routePriority[family] ?? DEFAULT_ROUTE_PRIORITY;
   const blocks = [...state.blocks].sort((a, b) => compare(keyText(a.cidr), keyText(b.cidr)));
   const announced = sortTexts([...services.ranges, ...services.addresses]);
   const ofFamily = (family: IpVersion) => ({
@@ -67,7 +75,7 @@ function programsPlainRoutes(configuration: BgpConfiguration | undefined): boole
 
 function kernelExport(
   state: BgpState,
-  node: BgpNode,
+  node: Node,
   family: IpVersion,
   rejected: readonly string[],
   priority: number,
@@ -83,20 +91,15 @@ function kernelExport(
 }
 
 /** To other nodes with WireGuard, Felix routes through the tunnel. */
-function encryptedNextHops(state: BgpState, node: BgpNode, family: IpVersion): readonly string[] {
-  if (node.wireguard[family] === undefined) return [];
+function encryptedNextHops(state: BgpState, node: Node, family: IpVersion): readonly IpAddress[] {
+  if (node.tunnels.wireguard[family] === undefined) return [];
   return [...state.nodes.values()]
-    .filter((other) => other.name !== node.name && other.wireguard[family] !== undefined)
+    .filter((other) => other.name !== node.name && other.tunnels.wireguard[family] !== undefined)
     .flatMap((other) => other.networks[family]?.address ?? [])
     .sort(compare);
 }
 
-function poolSteps(
-  pools: readonly Pool[],
-  node: BgpNode,
-  family: IpVersion,
-  plainByBird: boolean,
-): readonly RouteStep[] {
+function poolSteps(pools: readonly Pool[], node: Node, family: IpVersion, plainByBird: boolean): readonly RouteStep[] {
   if (family === 4 && node.networks[4] === undefined) return [];
   return poolsOf(pools, family).flatMap((pool): readonly RouteStep[] => {
     const isTunnelled = pool.vxlanMode !== "" || pool.ipipMode !== "";
@@ -105,12 +108,7 @@ function poolSteps(
   });
 }
 
-function bgpExport(
-  state: BgpState,
-  node: BgpNode,
-  family: IpVersion,
-  announced: readonly string[],
-): readonly RouteStep[] {
+function bgpExport(state: BgpState, node: Node, family: IpVersion, announced: readonly string[]): readonly RouteStep[] {
   const configuration = state.configurations.get("default");
   const pools = poolsOf(state.pools, family);
   const accept = (within: string): RouteStep => ({ within, action: "accept" });
@@ -137,7 +135,7 @@ const poolsOf = (pools: readonly Pool[], family: IpVersion): readonly Pool[] =>
   pools.filter(({ cidr }) => ipVersion(cidr) === family).sort((a, b) => compare(keyText(a.cidr), keyText(b.cidr)));
 
 /** A node's own advertisements replace the common ones; names stand for communities of the same configuration. */
-function communities(state: BgpState, node: BgpNode, problems: Problem[]): BgpPlan["communities"] {
+function communities(state: BgpState, node: Node, problems: Problem[]): BgpPlan["communities"] {
   const own = state.configurations.get(`node.${node.name}`);
   const hasOwn = own !== undefined && own.prefixAdvertisements.length > 0;
   const configuration = hasOwn ? own : state.configurations.get("default");
@@ -150,14 +148,11 @@ function communities(state: BgpState, node: BgpNode, problems: Problem[]): BgpPl
       else
         problems.push({ object, problem: `prefixAdvertisements: ${JSON.stringify(name)} is no community: left out` });
     }
-    if (tryParseCidr(cidr) === undefined)
-      problems.push({ object, problem: `prefixAdvertisements: ${JSON.stringify(cidr)} is no CIDR: left out` });
-    else if (add.size > 0) return [{ within: cidr, add: [...add].sort() }];
-    return [];
+    return add.size === 0 ? [] : [{ within: cidr, add: [...add].sort() }];
   });
   return [
-    ...entries.filter(({ within }) => isFamily(4)(within)),
-    ...entries.filter(({ within }) => isFamily(6)(within)),
+    ...entries.filter(({ within }) => ipVersion(within) === 4),
+    ...entries.filter(({ within }) => ipVersion(within) === 6),
   ];
 }
 
@@ -181,6 +176,7 @@ export function serviceRanges(
   return { ranges: isExcluded ? [] : unique, rejected: unique, addresses: [] };
 }
 
+/** Ranges of services are kept in the spelling of their author, so they are not of type `Cidr`. */
 const isFamily =
   (family: IpVersion) =>
   (text: string): boolean =>

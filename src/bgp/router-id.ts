@@ -1,10 +1,11 @@
 // The number by which a router is known in BGP, written as an IPv4 address. It must be there, be valid and be the node's
 // alone: a setting, or the node's IPv4 address, or else a hash of its name.
-import { ipVersion, tryParseAddress } from "../lib/ip.ts";
-import type { BgpNode, Problem } from "./state.ts";
+import { ipVersion, tryParseAddress } from "../lib/ip/ip.ts";
+import type { Node } from "../model/index.ts";
+import type { Problem } from "./state.ts";
 
 /** @param setting CALICO_ROUTER_ID: an address, or `hash` */
-export function routerIdOf(node: BgpNode, setting: string | undefined, problems: Problem[]): string {
+export function routerIdOf(node: Node, setting: string | undefined, problems: Problem[]): string {
   if (setting === "hash") return hashedRouterId(node.name);
   const own = node.networks[4]?.address ?? hashedRouterId(node.name);
   if (setting === undefined || setting === "") return own;

@@ -18,7 +18,7 @@ function stateOf(
   node: { readonly labels?: Record<string, string>; readonly bgp?: object } = {},
 ) {
   const collector = new BgpCollector();
-  const metadata = { name: "n1", ...(node.labels === undefined ? {} : { labels: node.labels }) };
+  const metadata = { name: "n1", labels: node.labels };
   const bgp = { ipv4Address: "10.0.0.1/24", ipv6Address: "fd00::1/64", ...node.bgp };
   collector.setResource("n1", { apiVersion: API_VERSION, kind: "Node", metadata, spec: { bgp } }, "Node");
   collector.setResource(
@@ -50,7 +50,7 @@ function announced({
       metadata: { name: "s-1", namespace: "default", labels: { "kubernetes.io/service-name": "s" } },
       addressType: type,
       endpoints: [
-        { addresses: ["192.168.1.1"], nodeName: node, ...(ready === undefined ? {} : { conditions: { ready } }) },
+        { addresses: ["192.168.1.1"], nodeName: node, conditions: ready === undefined ? undefined : { ready } },
       ],
     })),
     nodeName: "n1",
@@ -146,7 +146,7 @@ describe("services of Kubernetes", () => {
   });
   test("NB-137 endpoints count when ready, or when nobody says; all slices of the service's families together", () => {
     const ready = (endpoints: Given["endpoints"], spec: object = LOCAL) =>
-      announced({ configuration: RANGES, spec, ...(endpoints === undefined ? {} : { endpoints }) }).length;
+      announced({ configuration: RANGES, spec, endpoints }).length;
     expect([
       ready([{ node: "n1", ready: false }]),
       ready([{ node: "n1", ready: true }]),

@@ -8,72 +8,67 @@ import {
   ipVersion,
   tryParseAddress,
   tryParseCidr,
-} from "../lib/ip.ts";
-import { JsonReader } from "../lib/json-reader.ts";
-import { isValueError } from "../model/index.ts";
-import type { BgpConfiguration } from "./state.ts";
+} from "../lib/ip/ip.ts";
+import {
+  type BgpConfiguration,
+  isValueError,
+  type OnUnreadable,
+  readEndpointSlice,
+  readService,
+  rejectUnreadable,
+} from "../model/index.ts";
 
 export interface ServiceInputs {
   /** As Kubernetes has them. */
-  readonly services: Iterable<unknown>;
-  readonly slices: Iterable<unknown>;
+  readonly services: readonly unknown[];
+  readonly slices: readonly unknown[];
   /** How Kubernetes calls this node. */
   readonly nodeName: string;
   readonly configuration: BgpConfiguration | undefined;
   /** CALICO_ADVERTISE_CLUSTER_IPS, in place of the configured ranges. */
-  readonly clusterIps?: readonly string[] | undefined;
+  readonly clusterIps?: readonly string[];
   readonly isExcluded: boolean;
 }
 
 const TYPES: ReadonlySet<string> = new Set(["ClusterIP", "NodePort", "LoadBalancer"]);
-const SERVICE_LABEL = "kubernetes.io/service-name";
 
 export function serviceAddresses(inputs: ServiceInputs): readonly string[] {
   if (inputs.isExcluded) return [];
   const slices = slicesByService(inputs.slices);
   const found = new Set<string>();
-  for (const json of inputs.services) {
-    try {
-      const service = readService(json);
-      if (isAnnounced(service, slices.get(service.id) ?? [], inputs))
-        for (const address of announcedAddresses(service, inputs)) found.add(hostCidr(address));
-    } catch (error) {
-      if (!isValueError(error)) throw error; // an object that makes no sense announces nothing
-    }
-  }
+  for (const service of inputs.services.flatMap(servicesIn))
+    if (isAnnounced(service, slices.get(service.id) ?? [], inputs))
+      for (const address of announcedAddresses(service, inputs)) found.add(hostCidr(address));
   return [...found];
 }
 
-interface Service {
+interface AnnouncedService {
   readonly id: string;
   readonly type: string;
   readonly clusterIps: readonly IpAddress[];
   readonly externalIps: readonly IpAddress[];
   readonly balancerIps: readonly IpAddress[];
-  /** What the load balancer is asked for, told or not. */
+  /** Addresses that the load balancer has or was asked for. */
   readonly wantedBalancerIps: readonly IpAddress[];
-  readonly trafficPolicy: string | undefined;
+  readonly trafficPolicy: string;
   readonly families: ReadonlySet<string>;
 }
 
-function readService(json: unknown): Service {
-  const service = new JsonReader(json);
-  const metadata = service.object("metadata");
-  const spec = service.object("spec") ?? service.fail("spec", "an object");
-  const listed = spec.texts("clusterIPs");
-  const clusterIps = listed.length > 0 ? listed : [spec.text("clusterIP") ?? ""];
-  const ingress = service.object("status")?.object("loadBalancer")?.objects("ingress") ?? [];
-  const balancerIps = addresses(ingress.flatMap((entry) => entry.filled("ip") ?? []));
-  return {
-    id: `${metadata?.text("namespace") ?? ""}/${metadata?.text("name") ?? ""}`,
-    type: spec.filled("type") ?? "ClusterIP",
-    clusterIps: addresses(clusterIps),
-    externalIps: addresses(spec.texts("externalIPs")),
-    balancerIps,
-    wantedBalancerIps: [...addresses([spec.text("loadBalancerIP") ?? ""]), ...balancerIps],
-    trafficPolicy: spec.filled("externalTrafficPolicy"),
-    families: new Set(spec.texts("ipFamilies")),
-  };
+/** None if the object cannot be read: it announces nothing. */
+function servicesIn(json: unknown): readonly AnnouncedService[] {
+  return readOrNone(readService, json).map((service) => {
+    const balancerIps = addresses(service.loadBalancerIngressIps);
+    return {
+      id: `${service.namespace}/${service.name}`,
+      type: service.type === "" ? "ClusterIP" : service.type,
+      clusterIps: addresses(service.clusterIps),
+      externalIps: addresses(service.externalIps),
+      balancerIps,
+      wantedBalancerIps: [...addresses([service.loadBalancerIp]), ...balancerIps],
+      trafficPolicy: service.externalTrafficPolicy,
+      families: new Set(service.ipFamilies),
+    };
+  });
 }
 
 const addresses = (texts: readonly string[]): readonly IpAddress[] =>
@@ -84,31 +79,33 @@ interface Slice {
   readonly readyNodes: readonly (string | undefined)[];
 }
 
-function slicesByService(slices: Iterable<unknown>): ReadonlyMap<string, readonly Slice[]> {
+function slicesByService(slices: readonly unknown[]): ReadonlyMap<string, readonly Slice[]> {
   const byService = new Map<string, Slice[]>();
-  for (const json of slices) {
-    try {
-      const slice = new JsonReader(json);
-      const metadata = slice.object("metadata");
-      const service = `${metadata?.text("namespace") ?? ""}/${metadata?.map("labels")?.[SERVICE_LABEL] ?? ""}`;
-      const ready = slice
-        .objects("endpoints")
-        .filter((endpoint) => endpoint.object("conditions")?.flag("ready") !== false);
-      const read = {
-        addressType: slice.text("addressType") ?? "",
-        readyNodes: ready.map((each) => each.text("nodeName")),
-      };
-      const others = byService.get(service);
-      if (others === undefined) byService.set(service, [read]);
-      else others.push(read);
-    } catch (error) {
-      if (!isValueError(error)) throw error;
-    }
+  for (const { namespace, service, addressType, endpoints } of slices.flatMap((json) =>
+    readOrNone(readEndpointSlice, json),
+  )) {
+    const readyNodes = endpoints.filter(({ isReady }) => isReady).map(({ nodeName }) => nodeName);
+    const others = byService.get(`${namespace}/${service}`);
+    if (others === undefined) byService.set(`${namespace}/${service}`, [{ addressType, readyNodes }]);
+    else others.push({ addressType, readyNodes });
   }
   return byService;
 }
 
-function isAnnounced(service: Service, slices: readonly Slice[], { nodeName, configuration }: ServiceInputs): boolean {
+function readOrNone<T>(read: (json: unknown, onUnreadable: OnUnreadable) => T, json: unknown): readonly T[] {
+  try {
+    return [read(json, rejectUnreadable)];
+  } catch (error) {
+    if (!isValueError(error)) throw error;
+    return [];
+  }
+}
+
+function isAnnounced(
+  service: AnnouncedService,
+  slices: readonly Slice[],
+  { nodeName, configuration }: ServiceInputs,
+): boolean {
   // A service that Kubernetes has not looked for endpoints of yet has none to be told of.
   if (!TYPES.has(service.type) || service.clusterIps.length === 0 || slices.length === 0) return false;
   const ready = slices
@@ -128,7 +125,10 @@ function isAnnounced(service: Service, slices: readonly Slice[], { nodeName, con
 }
 
 /** Cluster addresses where any are announced; others where a range allows them. */
-function announcedAddresses(service: Service, { configuration, clusterIps }: ServiceInputs): readonly IpAddress[] {
+function announcedAddresses(
+  service: AnnouncedService,
+  { configuration, clusterIps }: ServiceInputs,
+): readonly IpAddress[] {
   const ranges = clusterIps ?? configuration?.serviceClusterIps ?? [];
   const allowed = (texts: readonly string[] | undefined) => {
     const cidrs = (texts ?? []).flatMap((text) => tryParseCidr(text) ?? []);

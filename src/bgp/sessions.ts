@@ -3,8 +3,9 @@
 // Of several reasons for a session to one address and port the first wins: BGPPeers for all nodes before those for some,
 // in the order of their names, what a peer says before what it implies for the other side, and all of them before the
 // mesh. So both ends of a link always agree on there being one session.
-import { type IpAddress, type IpVersion, ipVersion } from "../lib/ip.ts";
-import { type BgpNode, type BgpPeer, type BgpState, matchesNode, type Problem, type SecretRef } from "./state.ts";
+import { type IpAddress, type IpVersion, ipVersion } from "../lib/ip/ip.ts";
+import { type BgpPeer, isForNode, type Node, type SecretRef } from "../model/index.ts";
+import type { BgpState, Problem } from "./state.ts";
 
 const DEFAULT_AS = 64512;
 const BGP_PORT = 179;
@@ -42,7 +43,7 @@ export interface LocalWorkload {
 
 export function sessionsOf(
   state: BgpState,
-  node: BgpNode,
+  node: Node,
   workloads: readonly LocalWorkload[],
   problems: Problem[],
 ): readonly Session[] {
@@ -52,12 +53,12 @@ export function sessionsOf(
 
 class SessionFinder {
   readonly #state: BgpState;
-  readonly #node: BgpNode;
+  readonly #node: Node;
   readonly #workloads: readonly LocalWorkload[];
   readonly #problems: Problem[];
   readonly #found = new Map<string, Session>();
 
-  constructor(state: BgpState, node: BgpNode, workloads: readonly LocalWorkload[], problems: Problem[]) {
+  constructor(state: BgpState, node: Node, workloads: readonly LocalWorkload[], problems: Problem[]) {
     this.#state = state;
     this.#node = node;
     this.#workloads = workloads;
@@ -68,7 +69,7 @@ class SessionFinder {
     const peers = [...this.#state.peers.values()];
     const isGlobal = (peer: BgpPeer) => peer.node === undefined && peer.nodeSelector === undefined;
     for (const peer of [...peers.filter(isGlobal), ...peers.filter((each) => !isGlobal(each))])
-      if (this.#isFor(peer, this.#node))
+      if (isForNode(peer, this.#node))
         for (const session of this.#forward(peer, isGlobal(peer))) this.#add(session, peer);
     for (const peer of peers) for (const session of this.#reverse(peer)) this.#add(session, peer, true);
     return [...this.#found.values()];
@@ -86,18 +87,13 @@ class SessionFinder {
     return this.#node.networks[ipVersion(address)]?.address === address;
   }
 
-  #isFor(peer: BgpPeer, node: BgpNode): boolean {
-    if (peer.nodeSelector !== undefined) return matchesNode(peer.nodeSelector, node);
-    return peer.node === undefined || peer.node === node.name;
-  }
-
   /** What a BGPPeer says for this node. */
   *#forward(peer: BgpPeer, isGlobal: boolean): Generator<Session> {
     const kind = isGlobal ? "global" : "node";
-    if (peer.isLocalWorkload) yield* this.#toWorkloads(peer);
+    if (peer.localWorkloadSelector !== undefined) yield* this.#toWorkloads(peer);
     else if (peer.peerSelector !== undefined) {
       for (const other of this.#state.nodes.values())
-        if (matchesNode(peer.peerSelector, other)) yield* this.#toNode(peer, other, kind, `BGPPeer ${peer.name}`);
+        if (peer.peerSelector.matches(other.labels)) yield* this.#toNode(peer, other, kind, `BGPPeer ${peer.name}`);
     } else if (peer.peerAddress !== undefined) {
       const session = this.#toAddress(peer, peer.peerAddress, kind);
       if (session !== undefined) yield session;
@@ -128,7 +124,7 @@ class SessionFinder {
    */
   *#toNode(
     peer: BgpPeer,
-    other: BgpNode,
+    other: Node,
     kind: "global" | "node",
     because: string,
     implied?: IpVersion | "both",
@@ -187,16 +183,16 @@ class SessionFinder {
 
   /** What a BGPPeer of others means for this node, if it is the other side. */
   *#reverse(peer: BgpPeer): Generator<Session> {
-    if (!peer.isReversed || peer.isLocalWorkload) return;
+    if (!peer.isReversed || peer.localWorkloadSelector !== undefined) return;
     const family = this.#reverseFamily(peer);
     if (family === undefined) return;
     for (const other of this.#state.nodes.values())
-      if (this.#isFor(peer, other))
+      if (isForNode(peer, other))
         yield* this.#toNode(peer, other, "node", `BGPPeer ${peer.name} from the other side`, family);
   }
 
   #reverseFamily(peer: BgpPeer): IpVersion | "both" | undefined {
-    if (peer.peerSelector !== undefined) return matchesNode(peer.peerSelector, this.#node) ? "both" : undefined;
+    if (peer.peerSelector !== undefined) return peer.peerSelector.matches(this.#node.labels) ? "both" : undefined;
     if (peer.peerAddress === undefined || !this.#isOwn(peer.peerAddress.address)) return undefined;
     const { address, port } = peer.peerAddress;
     const ownPort = this.#listenPort(this.#node);
@@ -242,24 +238,24 @@ class SessionFinder {
     }
   }
 
-  #isInMesh(other: BgpNode): boolean {
+  #isInMesh(other: Node): boolean {
     const isOn = this.#state.configurations.get("default")?.meshEnabled !== false;
     return (
       isOn && this.#node.clusterId === undefined && other.clusterId === undefined && other.name !== this.#node.name
     );
   }
 
-  #nodeAt(address: IpAddress): BgpNode | undefined {
+  #nodeAt(address: IpAddress): Node | undefined {
     for (const node of this.#state.nodes.values())
       if (node.networks[ipVersion(address)]?.address === address) return node;
     return undefined;
   }
 
-  #asNumber(node: BgpNode): number {
+  #asNumber(node: Node): number {
     return asNumberOf(this.#state, node);
   }
 
-  #listenPort(node: BgpNode): number | undefined {
+  #listenPort(node: Node): number | undefined {
     return listenPortOf(this.#state, node.name);
   }
 
@@ -268,7 +264,7 @@ class SessionFinder {
   }
 }
 
-export const asNumberOf = (state: BgpState, node: BgpNode): number =>
+export const asNumberOf = (state: BgpState, node: Node): number =>
   node.asNumber ?? state.configurations.get("default")?.asNumber ?? DEFAULT_AS;
 
 /** A node's own setting, else the common one; undefined = nobody said. */

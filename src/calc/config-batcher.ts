@@ -1,6 +1,13 @@
-// The agent's settings as the datastore has them. Held back until the first complete picture, then given as one, and
-// again whenever they change: three layers of raw values, global, by node selector, and of this host.
-import { compileSelector, type Labels, lookupIn, type Resource, tryParseSelector } from "../model/index.ts";
+// Collects Felix's settings from the datastore in three layers of raw values: global, selected by node labels, and of
+// this host. Emits all layers together after the first complete list, and again after each change.
+import {
+  ignoreUnreadable,
+  type Labels,
+  type Node,
+  type NodeSelector,
+  readFelixConfiguration,
+  type Resource,
+} from "../model/index.ts";
 
 export type RawConfig = Readonly<Record<string, string>>;
 export interface ConfigLayers {
@@ -11,25 +18,31 @@ export interface ConfigLayers {
 
 export interface ConfigListener {
   onConfig(layers: ConfigLayers): void;
-  /** The datastore is not, or no longer, ready for use. */
+  /** The `ready` flag of the datastore is false or was deleted. */
   onNotReady(): void;
+}
+
+/** A FelixConfiguration with a node selector. */
+interface SelectedConfiguration {
+  readonly resource: Resource;
+  readonly nodes: NodeSelector;
 }
 
 export class ConfigBatcher {
   readonly #host: string;
   readonly #listener: ConfigListener;
   readonly #toRaw: (configuration: Resource) => RawConfig;
-  readonly #global = new Map<string, string>();
-  readonly #own = new Map<string, string>();
-  readonly #selected = new Map<string, Resource>();
+  readonly #globalValues = new Map<string, string>();
+  readonly #hostValues = new Map<string, string>();
+  readonly #selected = new Map<string, SelectedConfiguration>();
   #nodeLabels: Labels | undefined;
   #isReady = false;
   #isInSync = false;
-  #said: ConfigLayers | undefined;
-  #saidReady: boolean | undefined;
+  #emittedLayers: ConfigLayers | undefined;
+  #emittedReady: boolean | undefined;
   #isDirty = true;
 
-  /** @param options.toRaw a FelixConfiguration's fields as the values the other layers have */
+  /** @param options.toRaw converts the fields of a FelixConfiguration to raw values, as in the other layers */
   constructor(options: {
     readonly host: string;
     readonly toRaw: (configuration: Resource) => RawConfig;
@@ -41,26 +54,27 @@ export class ConfigBatcher {
   }
 
   setGlobal(name: string, value: string | undefined): void {
-    this.#set(this.#global, name, value);
+    this.#set(this.#globalValues, name, value);
   }
   setHost(host: string, name: string, value: string | undefined): void {
-    if (host === this.#host) this.#set(this.#own, name, value);
+    if (host === this.#host) this.#set(this.#hostValues, name, value);
   }
   setReady(isReady: boolean): void {
     if (isReady === this.#isReady) return;
     this.#isReady = isReady;
     this.#isDirty = true;
   }
-  setNode(name: string, resource: Resource | undefined): void {
+  setNode(name: string, node: Node | undefined): void {
     if (name !== this.#host) return;
-    this.#nodeLabels = resource === undefined ? undefined : (resource.metadata.labels ?? {});
+    this.#nodeLabels = node?.labels;
     this.#isDirty = true;
   }
-  /** One that is neither `default` nor of a host: it says itself which nodes it is for. */
+  /** Ignores `default` and `node.<name>`, which arrive as the global and the host layer. */
   setConfiguration(name: string, resource: Resource | undefined): void {
     if (name === "default" || name.startsWith("node.")) return;
-    if (resource === undefined) this.#selected.delete(name);
-    else this.#selected.set(name, resource);
+    const nodes = resource && readFelixConfiguration(resource, ignoreUnreadable).nodeSelector;
+    if (resource === undefined || nodes === undefined) this.#selected.delete(name);
+    else this.#selected.set(name, { resource, nodes });
     this.#isDirty = true;
   }
   setInSync(): void {
@@ -70,15 +84,15 @@ export class ConfigBatcher {
   flush(): void {
     if (!this.#isInSync || !this.#isDirty) return;
     this.#isDirty = false;
-    if (!this.#isReady && this.#saidReady !== false) this.#listener.onNotReady();
-    this.#saidReady = this.#isReady;
+    if (!this.#isReady && this.#emittedReady !== false) this.#listener.onNotReady();
+    this.#emittedReady = this.#isReady;
     const layers: ConfigLayers = {
-      global: Object.fromEntries(this.#global),
+      global: Object.fromEntries(this.#globalValues),
       selector: this.#selectorLayer(),
-      host: Object.fromEntries(this.#own),
+      host: Object.fromEntries(this.#hostValues),
     };
-    if (Bun.deepEquals(layers, this.#said, true)) return;
-    this.#said = layers;
+    if (Bun.deepEquals(layers, this.#emittedLayers, true)) return;
+    this.#emittedLayers = layers;
     this.#listener.onConfig(layers);
   }
 
@@ -96,13 +110,12 @@ export class ConfigBatcher {
   }
 }
 
-/** Of the configurations whose node selector matches, the oldest; of equally old ones the first by name. */
-function chooseConfiguration(configurations: Iterable<Resource>, nodeLabels: Labels): Resource | undefined {
-  const matching = [...configurations].filter((configuration) => {
-    const text = (configuration.spec as { readonly nodeSelector?: string } | undefined)?.nodeSelector ?? "";
-    const selector = text === "" ? undefined : tryParseSelector(text);
-    return selector !== undefined && compileSelector(selector)(lookupIn(nodeLabels));
-  });
+/** Returns the oldest configuration whose node selector matches; of equally old ones, the first by name. */
+function chooseConfiguration(
+  configurations: Iterable<SelectedConfiguration>,
+  nodeLabels: Labels,
+): Resource | undefined {
+  const matching = [...configurations].flatMap(({ resource, nodes }) => (nodes.matches(nodeLabels) ? [resource] : []));
   const age = ({ metadata }: Resource) => Date.parse(metadata.creationTimestamp ?? "") || 0;
   return matching.sort((a, b) => age(a) - age(b) || (a.metadata.name < b.metadata.name ? -1 : 1))[0];
 }

@@ -18,113 +18,113 @@ import {
   tier,
   wep,
 } from "./testing/build.ts";
-import { GraphBench } from "./testing/run.ts";
+import { copyOf, GraphHarness } from "./testing/run.ts";
 import { summarize } from "./testing/summary.ts";
 
 const noRoutes = { routes: "none" } as const;
-const summary = (bench: GraphBench) => summarize(bench.dataplane, []);
-const gone = (update: GraphUpdate) => ({ ...update, value: undefined }) as GraphUpdate;
+const summary = (harness: GraphHarness) => summarize(harness.dataplane, []);
+const deletion = (update: GraphUpdate) => ({ ...update, value: undefined }) as GraphUpdate;
 
-/** Everything said by one step. */
-function said(bench: GraphBench, step: () => void): DataplaneMessage[] {
+/** Returns the messages that one step and the following flush emit. */
+function emittedBy(harness: GraphHarness, step: () => void): DataplaneMessage[] {
   const messages: DataplaneMessage[] = [];
-  const take = bench.dataplane.take.bind(bench.dataplane);
-  bench.dataplane.take = (message) => {
+  const receive = harness.dataplane.receive.bind(harness.dataplane);
+  harness.dataplane.receive = (message) => {
     messages.push(message);
-    take(message);
+    receive(message);
   };
   step();
-  bench.flush();
-  bench.dataplane.take = take;
+  harness.flush();
+  harness.dataplane.receive = receive;
   return messages;
 }
-const endpointOf = (bench: GraphBench, workload: string) => {
-  const message = bench.dataplane.objects.get(`wep default/${workload}`);
+const endpointOf = (harness: GraphHarness, workload: string) => {
+  const message = harness.dataplane.objects.get(`wep default/${workload}`);
   if (message?.type !== "workloadEndpointUpdate") throw new Error(`no endpoint ${workload}`);
   return message.endpoint;
 };
 
-test("FC-042 only endpoints of this host are told, all of them count for sets", () => {
-  const bench = new GraphBench(noRoutes);
-  bench.give(
+test("FC-042 emits only endpoints of this host; endpoints of all hosts are members of IP sets", () => {
+  const harness = new GraphHarness(noRoutes);
+  harness.update(
     wep("here"),
     wep("there", { host: REMOTE, labels: { a: "1" }, nets: ["10.9.0.1/32"] }),
     hep("eth0", { host: REMOTE }),
     policy("p", { inboundRules: [rule({ from: { selector: "a == '1'" } })] }),
   );
-  bench.inSync();
-  expect(Object.keys(summary(bench).endpoints)).toEqual(["here"]);
-  expect([...bench.dataplane.sets.values()].flatMap((members) => [...members])).toEqual(["10.9.0.1/32"]);
+  harness.inSync();
+  expect(Object.keys(summary(harness).endpoints)).toEqual(["here"]);
+  expect([...harness.dataplane.sets.values()].flatMap((members) => [...members])).toEqual(["10.9.0.1/32"]);
 });
 
-test("FC-043 a policy is active from its first match to its last, and saying it again says nothing", () => {
-  const bench = new GraphBench(noRoutes);
+test("FC-043 a policy is active while it selects a local endpoint; an unchanged update emits nothing", () => {
+  const harness = new GraphHarness(noRoutes);
   const p = policy("p", { selector: "has(a)" });
-  bench.give(p, wep("ep1"), wep("ep2")).inSync();
-  expect(summary(bench).policies).toEqual([]);
-  bench.give(wep("ep1", { labels: { a: "1" } }), wep("ep2", { labels: { a: "1" } })).flush();
-  expect(summary(bench).policies).toEqual(["p"]);
-  bench.give(wep("ep1")).flush();
-  expect(summary(bench).policies).toEqual(["p"]);
-  expect(said(bench, () => bench.give(structuredClone(p)))).toEqual([]);
-  bench.give(wep("ep2")).flush();
-  expect(summary(bench).policies).toEqual([]);
+  harness.update(p, wep("ep1"), wep("ep2")).inSync();
+  expect(summary(harness).policies).toEqual([]);
+  harness.update(wep("ep1", { labels: { a: "1" } }), wep("ep2", { labels: { a: "1" } })).flush();
+  expect(summary(harness).policies).toEqual(["p"]);
+  harness.update(wep("ep1")).flush();
+  expect(summary(harness).policies).toEqual(["p"]);
+  expect(emittedBy(harness, () => harness.update(copyOf(p)))).toEqual([]);
+  harness.update(wep("ep2")).flush();
+  expect(summary(harness).policies).toEqual([]);
 });
 
-test("FC-043 a changed rule says the policy and nothing else", () => {
-  const bench = new GraphBench(noRoutes);
-  bench.give(policy("p"), wep("ep1")).inSync();
-  const messages = said(bench, () => bench.give(policy("p", { inboundRules: [rule({ protocol: "tcp" })] })));
+test("FC-043 a changed rule emits only the policy", () => {
+  const harness = new GraphHarness(noRoutes);
+  harness.update(policy("p"), wep("ep1")).inSync();
+  const messages = emittedBy(harness, () => harness.update(policy("p", { inboundRules: [rule({ protocol: "tcp" })] })));
   expect(messages.map(({ type }) => type)).toEqual(["activePolicyUpdate"]);
 });
 
-test("FC-044 a listed profile that is not there denies, and is reported once everything else is known", () => {
+test("FC-044 a listed profile that does not exist denies everything, and is reported once the graph is in sync", () => {
   const missing: string[] = [];
-  const bench = new GraphBench(noRoutes, { onProfileMissing: (name) => missing.push(name) });
-  bench.give(wep("ep1", { profiles: ["lost", "found"] }), ...profile("found", { in: [rule()], out: [rule()] }));
+  const harness = new GraphHarness(noRoutes, { onProfileMissing: (name) => missing.push(name) });
+  harness.update(wep("ep1", { profiles: ["lost", "found"] }), ...profile("found", { in: [rule()], out: [rule()] }));
   expect(missing).toEqual([]);
-  bench.inSync();
+  harness.inSync();
   expect(missing).toEqual(["lost"]);
-  expect(summary(bench).profiles).toEqual(["found", "lost!"]);
-  bench.give(...profile("lost", { in: [rule()] })).flush();
-  expect(summary(bench).profiles).toEqual(["found", "lost"]);
-  bench.give(...profile("lost").map(gone)).flush();
-  expect(summary(bench).profiles).toEqual(["found", "lost!"]);
+  expect(summary(harness).profiles).toEqual(["found", "lost!"]);
+  harness.update(...profile("lost", { in: [rule()] })).flush();
+  expect(summary(harness).profiles).toEqual(["found", "lost"]);
+  harness.update(...profile("lost").map(deletion)).flush();
+  expect(summary(harness).profiles).toEqual(["found", "lost!"]);
   expect(missing).toEqual(["lost", "lost"]);
 });
 
-test("FC-045 a policy that every node needs is active without a match, and never flaps", () => {
-  const bench = new GraphBench(noRoutes);
+test("FC-045 a policy with the hint AssumeNeededOnEveryNode is active without a match and never removed in between", () => {
+  const harness = new GraphHarness(noRoutes);
   const hinted = (selector: string) => policy("p", { selector, performanceHints: ["AssumeNeededOnEveryNode"] });
-  bench.give(hinted("has(a)")).inSync();
-  expect(summary(bench).policies).toEqual(["p"]);
-  const messages = said(bench, () => {
-    bench.give(wep("ep1", { labels: { a: "1" } })).flush();
-    bench.give(hinted("has(b)")).flush();
-    bench.give(wep("ep1", { labels: { b: "1" } })).flush();
-    bench.remove(wep("ep1"));
+  harness.update(hinted("has(a)")).inSync();
+  expect(summary(harness).policies).toEqual(["p"]);
+  const messages = emittedBy(harness, () => {
+    harness.update(wep("ep1", { labels: { a: "1" } })).flush();
+    harness.update(hinted("has(b)")).flush();
+    harness.update(wep("ep1", { labels: { b: "1" } })).flush();
+    harness.remove(wep("ep1"));
   });
   expect(messages.some(({ type }) => type === "activePolicyRemove")).toBe(false);
-  bench.give(policy("p", { selector: "has(b)" })).flush();
-  expect(summary(bench).policies).toEqual([]);
+  harness.update(policy("p", { selector: "has(b)" })).flush();
+  expect(summary(harness).policies).toEqual([]);
 });
 
-test("FC-047 a set is active while any rule uses it, and a new one comes before the old one goes", () => {
-  const bench = new GraphBench(noRoutes);
+test("FC-047 an IP set exists while a rule uses it; a new set is sent before the old set is removed", () => {
+  const harness = new GraphHarness(noRoutes);
   const using = (name: string, selector: string) => policy(name, { inboundRules: [rule({ from: { selector } })] });
-  bench.give(wep("ep1"), using("p", "has(a)"), using("q", "has(a)")).inSync();
-  expect(bench.dataplane.sets.size).toBe(2); // and the one of the mesh
-  bench.remove(using("q", "has(a)")).flush();
-  expect(bench.dataplane.sets.size).toBe(2);
-  const messages = said(bench, () => bench.give(using("p", "has(b)"))).map(({ type }) => type);
+  harness.update(wep("ep1"), using("p", "has(a)"), using("q", "has(a)")).inSync();
+  expect(harness.dataplane.sets.size).toBe(2); // one is the set of the ambient mesh
+  harness.remove(using("q", "has(a)")).flush();
+  expect(harness.dataplane.sets.size).toBe(2);
+  const messages = emittedBy(harness, () => harness.update(using("p", "has(b)"))).map(({ type }) => type);
   expect(messages).toEqual(["ipSetUpdate", "activePolicyUpdate", "ipSetRemove"]);
-  bench.remove(using("p", "has(b)")).flush();
-  expect(bench.dataplane.sets.size).toBe(1);
+  harness.remove(using("p", "has(b)")).flush();
+  expect(harness.dataplane.sets.size).toBe(1);
 });
 
-test("FC-054 FC-055 tiers by order and name, unknown ones last; policies by order, then name, namespace, kind", () => {
-  const bench = new GraphBench(noRoutes);
-  bench.give(
+test("FC-054 FC-055 sorts tiers by order and name, missing tiers last, and policies by order, name, namespace, kind", () => {
+  const harness = new GraphHarness(noRoutes);
+  harness.update(
     wep("ep1"),
     tier("b", { order: 1 }),
     tier("a", { order: 1 }),
@@ -135,8 +135,8 @@ test("FC-054 FC-055 tiers by order and name, unknown ones last; policies by orde
     policy("w", { tier: "a", order: 2 }),
     policy("first", { tier: "a", order: -1 }),
   );
-  bench.inSync();
-  const { tiers } = endpointOf(bench, "ep1");
+  harness.inSync();
+  const { tiers } = endpointOf(harness, "ep1");
   expect(tiers.map(({ name }) => name)).toEqual(["a", "b", "none", "unknown-a", "unknown-b"]);
   expect(tiers[0]?.ingressPolicies.map(({ name, namespace }) => `${namespace}/${name}`)).toEqual([
     "/first",
@@ -146,116 +146,118 @@ test("FC-054 FC-055 tiers by order and name, unknown ones last; policies by orde
     "/in-a",
   ]);
   expect(tiers.at(-1)?.defaultAction).toBe("Deny");
-  bench.give(tier("unknown-b", { order: 0, defaultAction: "Pass" })).flush();
-  expect(endpointOf(bench, "ep1").tiers[0]).toMatchObject({ name: "unknown-b", defaultAction: "Pass" });
+  harness.update(tier("unknown-b", { order: 0, defaultAction: "Pass" })).flush();
+  expect(endpointOf(harness, "ep1").tiers[0]).toMatchObject({ name: "unknown-b", defaultAction: "Pass" });
 });
 
-test("FC-056 no endpoint is told before the first complete picture", () => {
-  const bench = new GraphBench(noRoutes);
-  bench.give(wep("ep1"), policy("p")).flush();
-  expect(summary(bench).endpoints).toEqual({});
-  expect(bench.dataplane.isInSync).toBe(false);
-  bench.inSync();
-  expect(summary(bench).endpoints).toEqual({ ep1: "default(p / p)" });
-  expect(bench.dataplane.isInSync).toBe(true);
+test("FC-056 emits no endpoint before the graph is in sync", () => {
+  const harness = new GraphHarness(noRoutes);
+  harness.update(wep("ep1"), policy("p")).flush();
+  expect(summary(harness).endpoints).toEqual({});
+  expect(harness.dataplane.isInSync).toBe(false);
+  harness.inSync();
+  expect(summary(harness).endpoints).toEqual({ ep1: "default(p / p)" });
+  expect(harness.dataplane.isInSync).toBe(true);
 });
 
-test("FC-057 a policy moves between lists as its purpose changes", () => {
-  const bench = new GraphBench(noRoutes);
-  bench.give(hep("eth0"), tier("default"), policy("p", { applyOnForward: true })).inSync();
-  const lists = () => summary(bench).endpoints["eth0"];
+test("FC-057 a policy moves between the normal, forward, untracked and pre-DNAT lists when its fields change", () => {
+  const harness = new GraphHarness(noRoutes);
+  harness.update(hep("eth0"), tier("default"), policy("p", { applyOnForward: true })).inSync();
+  const lists = () => summary(harness).endpoints["eth0"];
   expect(lists()).toBe("default(p / p); forward default(p / p)");
-  bench.give(policy("p", { applyOnForward: true, untracked: true })).flush();
+  harness.update(policy("p", { applyOnForward: true, untracked: true })).flush();
   expect(lists()).toBe("untracked default~(p / p)");
-  bench.give(policy("p", { applyOnForward: true, preDnat: true })).flush();
+  harness.update(policy("p", { applyOnForward: true, preDnat: true })).flush();
   expect(lists()).toBe("preDNAT default~(p / )");
-  bench.give(policy("p")).flush();
+  harness.update(policy("p")).flush();
   expect(lists()).toBe("default(p / p)");
 });
 
-test("FC-058 staged policies are carried by their kind, in their place", () => {
-  const bench = new GraphBench(noRoutes);
-  bench
-    .give(wep("ep1"), policy("a", { kind: "StagedGlobalNetworkPolicy", order: 1 }), policy("b", { order: 2 }))
+test("FC-058 staged policies are sent with their kind, in the order of all policies", () => {
+  const harness = new GraphHarness(noRoutes);
+  harness
+    .update(wep("ep1"), policy("a", { kind: "StagedGlobalNetworkPolicy", order: 1 }), policy("b", { order: 2 }))
     .inSync();
-  expect(endpointOf(bench, "ep1").tiers[0]?.ingressPolicies).toEqual([
+  expect(endpointOf(harness, "ep1").tiers[0]?.ingressPolicies).toEqual([
     { name: "a", namespace: "", kind: "StagedGlobalNetworkPolicy" },
     { name: "b", namespace: "", kind: "GlobalNetworkPolicy" },
   ]);
 });
 
-test("FC-059 of the BGP peers that select a workload the least name counts", () => {
-  const bench = new GraphBench(noRoutes);
+test("FC-059 if several BGP peers select a workload, the first by name is used", () => {
+  const harness = new GraphHarness(noRoutes);
   const peer = (name: string, spec: object) => resource("BGPPeer", name, spec);
-  const name = () => endpointOf(bench, "ep1").localBgpPeer?.bgpPeerName;
-  bench.give(
+  const name = () => endpointOf(harness, "ep1").localBgpPeer?.bgpPeerName;
+  harness.update(
     wep("ep1", { labels: { bgp: "1" } }),
     peer("b", { nodeSelector: "rack == '1'", localWorkloadSelector: "has(bgp)" }),
     peer("c", { node: LOCAL, localWorkloadSelector: "bgp == '1'" }),
     peer("a", { node: REMOTE, localWorkloadSelector: "has(bgp)" }),
     peer("0", { node: LOCAL }),
   );
-  bench.inSync();
+  harness.inSync();
   expect(name()).toBe("c");
-  bench.give(...node(LOCAL, { ip: "10.0.0.1/24", labels: { rack: "1" } })).flush();
+  harness.update(...node(LOCAL, { ip: "10.0.0.1/24", labels: { rack: "1" } })).flush();
   expect(name()).toBe("b");
-  bench.remove(peer("b", {}), peer("c", {})).flush();
+  harness.remove(peer("b", {}), peer("c", {})).flush();
   expect(name()).toBeUndefined();
 });
 
-test("FC-060 a migration's role: selected target, named target, named source; the greatest UID", () => {
-  const bench = new GraphBench(noRoutes);
+test("FC-060 the role in a migration: selected target before named target before named source", () => {
+  const harness = new GraphHarness(noRoutes);
   const migration = (name: string, uid: string, spec: object) =>
     resource("LiveMigration", name, spec, { namespace: "default", uid });
   const workload = { orchestratorID: "k8s", workloadID: "default/vm" };
-  bench.give(
+  harness.update(
     wep("vm", { labels: { "vm.kubevirt.io/name": "vm1", target: "yes" } }),
     migration("s", "uid-1", { source: { workload } }),
   );
-  bench.inSync();
+  harness.inSync();
   const role = () => {
-    const { liveMigrationRole, liveMigrationUid } = endpointOf(bench, "vm");
+    const { liveMigrationRole, liveMigrationUid } = endpointOf(harness, "vm");
     return [liveMigrationRole, liveMigrationUid];
   };
   expect(role()).toEqual(["source", "uid-1"]);
-  expect(endpointOf(bench, "vm").liveMigrationVmiName).toBe("vm1");
-  bench.give(migration("t", "uid-2", { target: { workloadEndpoint: { ...workload, endpointID: "eth0" } } })).flush();
+  expect(endpointOf(harness, "vm").liveMigrationVmiName).toBe("vm1");
+  harness
+    .update(migration("t", "uid-2", { target: { workloadEndpoint: { ...workload, endpointID: "eth0" } } }))
+    .flush();
   expect(role()).toEqual(["target", "uid-2"]);
-  bench.give(migration("u", "uid-0", { target: { selector: "target == 'yes'" } })).flush();
+  harness.update(migration("u", "uid-0", { target: { selector: "target == 'yes'" } })).flush();
   expect(role()).toEqual(["target", "uid-0"]);
-  for (const name of ["s", "t", "u"]) bench.remove(migration(name, "", {}));
-  bench.flush();
+  for (const name of ["s", "t", "u"]) harness.remove(migration(name, "", {}));
+  harness.flush();
   expect(role()).toEqual(["none", undefined]);
 });
 
-test("FC-061 workloads of the mesh are marked and all their addresses are one set", () => {
-  const bench = new GraphBench(noRoutes);
+test("FC-061 workloads of the ambient mesh are marked, and one IP set contains all their addresses", () => {
+  const harness = new GraphHarness(noRoutes);
   const mode = "istio.io/dataplane-mode";
-  bench.give(
+  harness.update(
     wep("in", { labels: { [mode]: "ambient" } }),
     wep("by-namespace", { profiles: ["kns.mesh"], nets: ["10.0.0.2/32"] }),
     wep("out", { labels: { [mode]: "none" }, profiles: ["kns.mesh"], nets: ["10.0.0.3/32"] }),
     wep("remote", { host: REMOTE, labels: { [mode]: "ambient" }, nets: ["10.0.0.4/32"] }),
     ...profile("kns.mesh", { labels: { [`pcns.${mode}`]: "ambient" } }),
   );
-  bench.inSync();
-  expect(["in", "by-namespace", "out"].map((name) => endpointOf(bench, name).isIstioAmbient)).toEqual([
+  harness.inSync();
+  expect(["in", "by-namespace", "out"].map((name) => endpointOf(harness, name).isIstioAmbient)).toEqual([
     true,
     true,
     false,
   ]);
-  expect([...(bench.dataplane.sets.get("all-istio-weps") ?? [])].sort()).toEqual([
+  expect([...(harness.dataplane.sets.get("all-istio-weps") ?? [])].sort()).toEqual([
     "10.0.0.1/32",
     "10.0.0.2/32",
     "10.0.0.4/32",
   ]);
-  bench.give(...profile("kns.mesh")).flush();
-  expect(endpointOf(bench, "by-namespace").isIstioAmbient).toBe(false);
+  harness.update(...profile("kns.mesh")).flush();
+  expect(endpointOf(harness, "by-namespace").isIstioAmbient).toBe(false);
 });
 
-test("FC-062 settings wait for the first complete picture, then come once per change; not ready comes first", () => {
+test("FC-062 settings are emitted once the graph is in sync, then once per change, after a not-ready event", () => {
   const events: unknown[] = [];
-  const bench = new GraphBench(noRoutes, {
+  const harness = new GraphHarness(noRoutes, {
     onConfig: (layers) => events.push(layers),
     onNotReady: () => events.push("not ready"),
   });
@@ -267,29 +269,29 @@ test("FC-062 settings wait for the first complete picture, then come once per ch
     key: { type: "hostConfig", host: of, name },
     value,
   });
-  bench.give(global("A", "1"), host("B", "2"), host("B", "x", REMOTE)).flush();
+  harness.update(global("A", "1"), host("B", "2"), host("B", "x", REMOTE)).flush();
   expect(events).toEqual([]);
-  bench.inSync();
+  harness.inSync();
   expect(events).toEqual(["not ready", { global: { A: "1" }, selector: {}, host: { B: "2" } }]);
   events.length = 0;
-  bench.give({ key: { type: "ready" }, value: true }, global("A", "1")).flush();
+  harness.update({ key: { type: "ready" }, value: true }, global("A", "1")).flush();
   expect(events).toEqual([]);
-  bench.give(global("A", undefined), host("C", "3")).flush();
+  harness.update(global("A", undefined), host("C", "3")).flush();
   expect(events).toEqual([{ global: {}, selector: {}, host: { B: "2", C: "3" } }]);
   events.length = 0;
-  bench.give({ key: { type: "ready" }, value: false }).flush();
+  harness.update({ key: { type: "ready" }, value: false }).flush();
   expect(events).toEqual(["not ready"]);
 });
 
-test("FC-024 of the configurations that select this node the oldest is used whole", () => {
+test("FC-024 if several configurations select this node, only the oldest is used", () => {
   let layers: ConfigLayers | undefined;
-  const bench = new GraphBench(
+  const harness = new GraphHarness(
     { ...noRoutes, toRawConfig: ({ metadata }) => ({ From: metadata.name }) },
-    { onConfig: (given) => (layers = given) },
+    { onConfig: (emitted) => (layers = emitted) },
   );
   const configuration = (name: string, nodeSelector: string, created: string) =>
     resource("FelixConfiguration", name, { nodeSelector }, { created });
-  bench.give(
+  harness.update(
     configuration("young", "has(rack)", "2026-01-02T00:00:00Z"),
     configuration("old-b", "has(rack)", "2026-01-01T00:00:00Z"),
     configuration("old-a", "has(rack)", "2026-01-01T00:00:00Z"),
@@ -297,26 +299,26 @@ test("FC-024 of the configurations that select this node the oldest is used whol
     configuration("broken", "has(", "2024-01-01T00:00:00Z"),
     configuration("default", "", "2020-01-01T00:00:00Z"),
   );
-  bench.inSync();
+  harness.inSync();
   expect(layers?.selector).toEqual({});
-  bench.give(...node(LOCAL, { labels: { rack: "1" } })).flush();
+  harness.update(...node(LOCAL, { labels: { rack: "1" } })).flush();
   expect(layers?.selector).toEqual({ From: "old-a" });
-  bench.remove(configuration("old-a", "", "")).flush();
+  harness.remove(configuration("old-a", "", "")).flush();
   expect(layers?.selector).toEqual({ From: "old-b" });
 });
 
-test("FC-063 a host's addresses come from BGP, else its internal, else its external address; equal news is no news", () => {
-  const bench = new GraphBench(noRoutes);
+test("FC-063 a host's address is its BGP, internal or external address, in this order; an equal update emits nothing", () => {
+  const harness = new GraphHarness(noRoutes);
   const address = (type: string, text: string) => ({ address: text, type });
-  const host = (name: string) => bench.dataplane.objects.get(`host ${name}`);
-  bench.give(...node("a", { ip: "10.0.0.1/24", ip6: "fd00::1/64", asNumber: 64513, labels: { rack: "1" } }));
-  bench.give(...node("b", { addresses: [address("ExternalIP", "1.2.3.4"), address("InternalIP", "10.0.0.2/24")] }));
-  bench.give(
+  const host = (name: string) => harness.dataplane.objects.get(`host ${name}`);
+  harness.update(...node("a", { ip: "10.0.0.1/24", ip6: "fd00::1/64", asNumber: 64513, labels: { rack: "1" } }));
+  harness.update(...node("b", { addresses: [address("ExternalIP", "1.2.3.4"), address("InternalIP", "10.0.0.2/24")] }));
+  harness.update(
     ...node("c", { addresses: [address("ExternalIP", "1.2.3.4")] }),
     ...node("d"),
     resource("Node", "e", { bgp: {} }),
   );
-  bench.inSync();
+  harness.inSync();
   expect(host("a")).toMatchObject({
     ipv4Addr: "10.0.0.1/24",
     ipv6Addr: "fd00::1/64",
@@ -327,21 +329,21 @@ test("FC-063 a host's addresses come from BGP, else its internal, else its exter
   expect(host("c")).toMatchObject({ ipv4Addr: "1.2.3.4/32" });
   expect(host("d")).toMatchObject({ ipv4Addr: "", ipv6Addr: "" });
   expect(host("e")).toBeUndefined();
-  expect(said(bench, () => bench.give(...node("d")))).toEqual([]);
-  bench.remove(...node("a")).flush();
+  expect(emittedBy(harness, () => harness.update(...node("d")))).toEqual([]);
+  harness.remove(...node("a")).flush();
   expect(host("a")).toBeUndefined();
 });
 
-test("FC-064 pools are handed through by their CIDR", () => {
-  const bench = new GraphBench(noRoutes);
+test("FC-064 a pool is sent with its CIDR as ID", () => {
+  const harness = new GraphHarness(noRoutes);
   const p = pool("10.0.0.0/16", {
     masquerade: true,
     ipipMode: "always",
     vxlanMode: "cross-subnet",
     allowedUses: ["Tunnel"],
   });
-  bench.give(p).inSync();
-  expect(bench.dataplane.objects.get("pool 10.0.0.0-16")).toEqual({
+  harness.update(p).inSync();
+  expect(harness.dataplane.objects.get("pool 10.0.0.0-16")).toEqual({
     type: "poolUpdate",
     id: "10.0.0.0-16",
     cidr: "10.0.0.0/16",
@@ -350,26 +352,26 @@ test("FC-064 pools are handed through by their CIDR", () => {
     vxlanMode: "cross-subnet",
     allowedUses: ["Tunnel"],
   } as never);
-  expect(said(bench, () => bench.remove(p))).toContainEqual({ type: "poolRemove", id: "10.0.0.0-16" });
+  expect(emittedBy(harness, () => harness.remove(p))).toContainEqual({ type: "poolRemove", id: "10.0.0.0-16" });
 });
 
-test("FC-065 FC-066 WireGuard peers per family; a key that is gone takes the peer along", () => {
-  const bench = new GraphBench(noRoutes);
+test("FC-065 FC-066 a WireGuard peer is sent per IP family, and removed when its key is deleted", () => {
+  const harness = new GraphHarness(noRoutes);
   const peer = (value: object | undefined) => ({ key: { type: "wireguard", host: REMOTE }, value }) as GraphUpdate;
-  bench.give(peer({ publicKey: "k4", interfaceIpv4Addr: "10.0.0.1", publicKeyV6: "k6" })).inSync();
-  expect(summary(bench).others).toEqual([`wireguard 4 ${REMOTE}`, `wireguard 6 ${REMOTE}`]);
-  expect(bench.dataplane.objects.get(`wireguard 4 ${REMOTE}`)).toMatchObject({
+  harness.update(peer({ publicKey: "k4", interfaceIpv4Addr: "10.0.0.1", publicKeyV6: "k6" })).inSync();
+  expect(summary(harness).others).toEqual([`wireguard 4 ${REMOTE}`, `wireguard 6 ${REMOTE}`]);
+  expect(harness.dataplane.objects.get(`wireguard 4 ${REMOTE}`)).toMatchObject({
     publicKey: "k4",
     interfaceAddr: "10.0.0.1",
   });
-  bench.give(peer({ publicKeyV6: "k6" })).flush();
-  expect(summary(bench).others).toEqual([`wireguard 6 ${REMOTE}`]);
-  bench.give(peer(undefined)).flush();
-  expect(summary(bench).others).toEqual([]);
+  harness.update(peer({ publicKeyV6: "k6" })).flush();
+  expect(summary(harness).others).toEqual([`wireguard 6 ${REMOTE}`]);
+  harness.update(peer(undefined)).flush();
+  expect(summary(harness).others).toEqual([]);
 });
 
-test("FC-067 FC-068 the global BGP configuration and services are handed through", () => {
-  const bench = new GraphBench(noRoutes);
+test("FC-067 FC-068 sends the global BGP configuration and services", () => {
+  const harness = new GraphHarness(noRoutes);
   const bgp = resource("BGPConfiguration", "default", {
     serviceClusterIPs: [{ cidr: "10.96.0.0/12" }],
     serviceExternalIPs: [{ cidr: "1.0.0.0/8" }],
@@ -391,35 +393,35 @@ test("FC-067 FC-068 the global BGP configuration and services are handed through
     ...update,
     value: { ...(update.value as object), status: { loadBalancer: { ingress: [{ ip: "2.2.2.2" }] } } },
   };
-  bench.give(bgp, service as GraphUpdate).inSync();
-  expect(bench.dataplane.bgp).toMatchObject({
+  harness.update(bgp, service as GraphUpdate).inSync();
+  expect(harness.dataplane.bgp).toMatchObject({
     serviceClusterCidrs: ["10.96.0.0/12"],
     serviceExternalCidrs: ["1.0.0.0/8"],
     serviceLoadBalancerCidrs: ["2.0.0.0/8"],
     localWorkloadPeeringIpV4: "169.254.1.1",
   });
-  expect(bench.dataplane.objects.get("service ns/svc")).toMatchObject({
+  expect(harness.dataplane.objects.get("service ns/svc")).toMatchObject({
     serviceType: "LoadBalancer",
     clusterIps: ["10.96.0.1", "fd00::1"],
     externalIps: ["1.1.1.1"],
     ports: [{ protocol: "TCP", port: 80, nodePort: 30080 }],
     loadBalancerIngressIps: ["2.2.2.2"],
   });
-  bench.remove(bgp, service as GraphUpdate).flush();
-  expect(bench.dataplane.bgp).toBeUndefined();
-  expect(summary(bench).others).toEqual([]);
+  harness.remove(bgp, service as GraphUpdate).flush();
+  expect(harness.dataplane.bgp).toBeUndefined();
+  expect(summary(harness).others).toEqual([]);
 });
 
 test("FC-069 namespaces and service accounts are read from the names and labels of profiles", () => {
-  const bench = new GraphBench(noRoutes);
-  bench
-    .give(
+  const harness = new GraphHarness(noRoutes);
+  harness
+    .update(
       ...profile("kns.prod", { labels: { "pcns.env": "prod" } }),
       ...profile("ksa.prod.robot", { labels: { "pcsa.role": "x" } }),
     )
     .inSync();
-  expect(bench.dataplane.objects.get("namespace prod")).toMatchObject({ labels: { env: "prod" } });
-  expect(bench.dataplane.objects.get("serviceaccount prod/robot")).toMatchObject({ labels: { role: "x" } });
+  expect(harness.dataplane.objects.get("namespace prod")).toMatchObject({ labels: { env: "prod" } });
+  expect(harness.dataplane.objects.get("serviceaccount prod/robot")).toMatchObject({ labels: { role: "x" } });
 });
 
 const encapsulations = [
@@ -435,20 +437,20 @@ const encapsulations = [
     want: [true, false, false, false],
   },
   {
-    name: "routes of others",
+    name: "no encapsulation, but BIRD programs the routes",
     pools: [pool("10.0.0.0/16")],
-    forced: { ownsNoEncapRoutes: false },
+    forced: { programsNoEncapRoutes: false },
     want: [false, false, false, false],
   },
 ];
 for (const { name, pools, forced = {}, want } of encapsulations)
-  test(`FC-070 FC-071 what tunnels the pools ask for: ${name}`, () => {
-    const bench = new GraphBench({ ...noRoutes, ...forced });
-    bench.give(...pools).flush();
-    expect(bench.dataplane.encapsulation).toBeUndefined();
-    bench.inSync();
+  test(`FC-070 FC-071 the tunnels that the pools require: ${name}`, () => {
+    const harness = new GraphHarness({ ...noRoutes, ...forced });
+    harness.update(...pools).flush();
+    expect(harness.dataplane.encapsulation).toBeUndefined();
+    harness.inSync();
     const [ipipEnabled, vxlanEnabled, vxlanEnabledV6, noEncapNeeded] = want as [boolean, boolean, boolean, boolean];
-    expect(bench.dataplane.encapsulation).toEqual({
+    expect(harness.dataplane.encapsulation).toEqual({
       type: "encapsulation",
       ipipEnabled,
       vxlanEnabled,
@@ -457,10 +459,10 @@ for (const { name, pools, forced = {}, want } of encapsulations)
     });
   });
 
-test("FC-079 the cluster is counted once it is known, and only changes are told", () => {
-  const told: ClusterStats[] = [];
-  const bench = new GraphBench(noRoutes, { onStats: (stats) => told.push(stats) });
-  bench.give(
+test("FC-079 emits the size of the cluster once the graph is in sync, and then only changes", () => {
+  const emitted: ClusterStats[] = [];
+  const harness = new GraphHarness(noRoutes, { onStats: (stats) => emitted.push(stats) });
+  harness.update(
     wep("a"),
     wep("b", { host: REMOTE }),
     hep("eth0", { host: REMOTE }),
@@ -469,26 +471,26 @@ test("FC-079 the cluster is counted once it is known, and only changes are told"
     ...profile("x"),
     tier("default"),
   );
-  bench.flush();
-  expect(told).toEqual([]);
-  bench.inSync();
-  expect(told).toEqual([{ hosts: 3, workloadEndpoints: 2, hostEndpoints: 1, policies: 1, profiles: 1, tiers: 1 }]);
-  bench.give(wep("b", { host: REMOTE, labels: { a: "1" } })).flush();
-  expect(told).toHaveLength(1);
-  bench.remove(wep("b", { host: REMOTE }), hep("eth0", { host: REMOTE })).flush();
-  expect(told.at(-1)).toMatchObject({ hosts: 2, workloadEndpoints: 1, hostEndpoints: 0 });
+  harness.flush();
+  expect(emitted).toEqual([]);
+  harness.inSync();
+  expect(emitted).toEqual([{ hosts: 3, workloadEndpoints: 2, hostEndpoints: 1, policies: 1, profiles: 1, tiers: 1 }]);
+  harness.update(wep("b", { host: REMOTE, labels: { a: "1" } })).flush();
+  expect(emitted).toHaveLength(1);
+  harness.remove(wep("b", { host: REMOTE }), hep("eth0", { host: REMOTE })).flush();
+  expect(emitted.at(-1)).toMatchObject({ hosts: 2, workloadEndpoints: 1, hostEndpoints: 0 });
 });
 
-test("FC-109 while nobody flushes, what is kept grows with the objects and not with their changes", () => {
-  const bench = new GraphBench(noRoutes);
-  bench.give(wep("ep1"), policy("p", { inboundRules: [rule({ from: { selector: "has(n)" } })] })).inSync();
-  const messages = said(bench, () => {
+test("FC-109 between flushes, the number of pending messages depends on the objects, not on their changes", () => {
+  const harness = new GraphHarness(noRoutes);
+  harness.update(wep("ep1"), policy("p", { inboundRules: [rule({ from: { selector: "has(n)" } })] })).inSync();
+  const messages = emittedBy(harness, () => {
     for (let round = 0; round < 500; round++) {
-      bench.give(
+      harness.update(
         networkSet("n", [`10.${round % 250}.0.0/16`], { n: "1" }),
         wep("ep1", { labels: { round: String(round) } }),
       );
-      bench.give(policy("p", { order: round, inboundRules: [rule({ from: { selector: "has(n)" } })] }));
+      harness.update(policy("p", { order: round, inboundRules: [rule({ from: { selector: "has(n)" } })] }));
     }
   });
   expect(messages.length).toBeLessThanOrEqual(3);

@@ -1,5 +1,7 @@
-// The calculation graph: what a syncer says goes in one update at a time, what the dataplane must know comes out at
-// flush. Synchronous, no clock, no I/O. The answer depends on the state alone, never on the way there.
+// Calculates the dataplane messages for one host from the contents of the datastore.
+//
+// `update` receives a syncer's updates; `flush` emits the resulting messages. The graph is synchronous, without clock or
+// I/O. Its output depends only on the current state of the datastore, not on the order of updates.
 //
 //   endpoints, network sets ──────────────────────────┐
 //   profile labels ───────┬──────────────────────────┐│
@@ -12,25 +14,36 @@
 //         └─► PolicyResolver ◄─┘ ◄── tiers                ▲
 //                   └─────────────────────────────────────┤
 //   nodes, pools, blocks ─► RouteResolver, VtepResolver ──┤
-//   nodes ─► HostDirectory;  pools ─► EncapsulationResolver┤
-//   pools, WireGuard, BGP, services, profiles ─► Passthrough┘
+//   nodes ─► HostMetadataEmitter ─────────────────────────┤
+//   pools ─► EncapsulationResolver ───────────────────────┤
+//   pools, WireGuard, BGP, services, profiles ─► Passthrough (same sequencer)
 //   settings, ready flag ─► ConfigBatcher ─► listener;  all ─► StatsCollector ─► listener
-import { type Cidr, hostCidr } from "../lib/ip.ts";
+import { type Cidr, hostCidr } from "../lib/ip/ip.ts";
 import { unreachable } from "../lib/unreachable.ts";
-import type {
-  HostEndpoint,
-  Key,
-  NetworkSet,
-  Policy,
-  PolicyKey,
-  Resource,
-  ResourceKey,
-  ValueOf,
-  WorkloadEndpoint,
+import {
+  type HostEndpoint,
+  ignoreUnreadable,
+  type Key,
+  type NetworkSet,
+  type Node,
+  type OnUnreadable,
+  type Policy,
+  type PolicyKey,
+  readBgpConfiguration,
+  readBgpPeer,
+  readEndpointSlice,
+  readLiveMigration,
+  readNode,
+  readProfileLabels,
+  readService,
+  type Resource,
+  type ResourceKey,
+  type ValueOf,
+  type WorkloadEndpoint,
 } from "../model/index.ts";
 import { LocalBgpPeers } from "./cluster/bgp-peers.ts";
 import { EncapsulationResolver, type EncapsulationSettings } from "./cluster/encapsulation.ts";
-import { HostDirectory } from "./cluster/hosts.ts";
+import { HostMetadataEmitter } from "./cluster/hosts.ts";
 import { AMBIENT_SELECTOR, AMBIENT_SET, AmbientMesh } from "./cluster/istio.ts";
 import { LiveMigrations } from "./cluster/live-migration.ts";
 import { Passthrough } from "./cluster/passthrough.ts";
@@ -39,7 +52,7 @@ import { ConfigBatcher, type ConfigLayers, type RawConfig } from "./config-batch
 import { type EndpointKey, endpointKeyText, policyId, policyKeyText, workloadEndpointId } from "./ids.ts";
 import type { IpSetSpec, MemberListener } from "./ipsets/ip-set.ts";
 import { MemberIndex } from "./ipsets/member-index.ts";
-import { endpointAddresses, splitWholeSpaces } from "./ipsets/nets.ts";
+import { endpointAddresses, splitZeroLengthPrefixes } from "./ipsets/nets.ts";
 import { ServiceIndex } from "./ipsets/service-index.ts";
 import type { LabelIndexStats } from "./labels/index.ts";
 import type { DataplaneMessage } from "./messages.ts";
@@ -47,42 +60,45 @@ import { ActiveRules } from "./policy/active-rules.ts";
 import { PolicyResolver } from "./policy/resolver.ts";
 import { RouteResolver } from "./routes/route-resolver.ts";
 import { VtepResolver } from "./routes/vteps.ts";
-import { RuleScanner } from "./rules/rule-scanner.ts";
+import type { LimitState } from "./rules/namespace-usage.ts";
+import { RuleScanner, type RuleScannerListener } from "./rules/rule-scanner.ts";
 import { EventSequencer } from "./sequencer.ts";
 
 export interface GraphSettings extends EncapsulationSettings {
   readonly host: string;
-  /** Hold back prefixes that lie inside others of their set. */
-  readonly withoutOverlaps: boolean;
-  /** Whether somebody needs routes, and from where they are known. */
+  /** Omit members of an IP set that lie inside a wider prefix of the same set. */
+  readonly omitNestedPrefixes: boolean;
+  /** The source of routes: none are calculated, from IPAM blocks, or from all workload endpoints. */
   readonly routes: "none" | "ipam" | "workloads";
   readonly vteps: boolean;
   readonly ambientMesh: boolean;
-  /** A FelixConfiguration's fields as raw settings. */
+  /** Converts the fields of a FelixConfiguration to raw settings. */
   readonly toRawConfig: (configuration: Resource) => RawConfig;
 }
 
 export interface GraphListener {
   onMessage(message: DataplaneMessage): void;
-  /** The datastore's settings; may answer with messages of its own before anything else is said. */
+  /** The datastore's settings, before any message of the same flush, so that the listener can send a `configUpdate` first. */
   onConfig?(layers: ConfigLayers): void;
   onNotReady?(): void;
   onStats?(stats: ClusterStats): void;
   /** The policy needs more IP sets than one policy may have. It denies everything. */
   onPolicyTooLarge?(key: PolicyKey): void;
-  /** An endpoint lists a profile nobody has defined; it is closed. */
+  /** The policies of a namespace exceed a limit and deny everything, or are within the limits again. */
+  onNamespaceLimit?(namespace: string, state: LimitState): void;
+  /** A local endpoint lists a profile that does not exist. Traffic that reaches the profile is denied. */
   onProfileMissing?(name: string): void;
 }
 
-/** A key and what it now is, as a syncer says it. */
+/** A key with its new value; undefined if the key was deleted. */
 export type GraphUpdate<K extends Key = Key> = K extends Key
   ? { readonly key: K; readonly value: ValueOf<K> | undefined }
   : never;
 
-/** What the value of an update is, once its key is known. */
-type Given<K extends Key> = ValueOf<K> | undefined;
+/** The type of an update's value for a key of type `K`. */
+type UpdateValue<K extends Key> = ValueOf<K> | undefined;
 
-export interface GraphFigures {
+export interface GraphStatistics {
   readonly endpoints: number;
   readonly localEndpoints: number;
   readonly activePolicies: number;
@@ -106,13 +122,13 @@ export class CalculationGraph {
   readonly #bgpPeers: LocalBgpPeers;
   readonly #routes: RouteResolver | undefined;
   readonly #vteps: VtepResolver | undefined;
-  readonly #hosts: HostDirectory;
+  readonly #hosts: HostMetadataEmitter;
   readonly #encapsulation: EncapsulationResolver;
   readonly #passthrough: Passthrough;
   readonly #config: ConfigBatcher;
   readonly #stats: StatsCollector;
   #isInSync = false;
-  #saidInSync = false;
+  #isInSyncEmitted = false;
 
   constructor(settings: GraphSettings, listener: GraphListener) {
     this.#settings = settings;
@@ -122,19 +138,23 @@ export class CalculationGraph {
       onMemberAdded: (id, member) => out.ipSets.addMember(id, member),
       onMemberRemoved: (id, member) => out.ipSets.removeMember(id, member),
     };
-    this.#members = new MemberIndex(members, settings);
+    this.#members = new MemberIndex(members, settings, (id) => this.#scanner.onMemberCount(id));
     this.#serviceMembers = new ServiceIndex(members, settings);
-    this.#scanner = new RuleScanner({
-      onIpSetActive: (set) => this.#addSet(set),
-      onIpSetInactive: (set) => this.#removeSet(set),
+    const scannerListener: RuleScannerListener = {
+      onIpSetUsed: (set) => this.#countSet(set),
+      onIpSetUnused: ({ id }) => this.#members.removeSet(id),
+      onIpSetActive: (set) => this.#fillSet(set),
+      onIpSetInactive: (set) => this.#emptySet(set),
       onPolicyTooLarge: (key) => listener.onPolicyTooLarge?.(key),
+      onNamespaceLimit: (namespace, state) => listener.onNamespaceLimit?.(namespace, state),
       onPolicyActive: (key, policy) =>
         out.policies.update(policyKeyText(key), { type: "activePolicyUpdate", id: policyId(key), policy }),
       onPolicyInactive: (key) =>
         out.policies.remove(policyKeyText(key), { type: "activePolicyRemove", id: policyId(key) }),
       onProfileActive: (name, profile) => out.profiles.update(name, { type: "activeProfileUpdate", name, profile }),
       onProfileInactive: (name) => out.profiles.remove(name, { type: "activeProfileRemove", name }),
-    });
+    };
+    this.#scanner = new RuleScanner(scannerListener, (id) => this.#members.memberCount(id));
     this.#activeRules = new ActiveRules({
       onPolicyActive: ({ id, key, policy }) => this.#scanner.setPolicy(id, key, policy),
       onPolicyInactive: ({ id, key }) => this.#scanner.deletePolicy(id, key),
@@ -158,7 +178,7 @@ export class CalculationGraph {
           endpointId,
           endpoint,
         }),
-      onEndpointGone: (key) =>
+      onEndpointRemove: (key) =>
         out.endpoints.remove(
           endpointKeyText(key),
           key.type === "workloadEndpoint"
@@ -172,28 +192,29 @@ export class CalculationGraph {
     this.#bgpPeers = new LocalBgpPeers({
       host: settings.host,
       selections: this.#activeRules,
-      say: (key, bgpPeer) => this.#resolver.setComputed(key, { bgpPeer }),
+      onPeerChanged: (key, bgpPeer) => this.#resolver.setComputed(key, { bgpPeer }),
     });
     if (settings.ambientMesh) {
-      const mesh = new AmbientMesh((key, is) =>
-        this.#resolver.setComputed(key, { isIstioAmbient: is ? true : undefined }),
+      const mesh = new AmbientMesh((key, isAmbient) =>
+        this.#resolver.setComputed(key, { isIstioAmbient: isAmbient ? true : undefined }),
       );
-      this.#addSet(AMBIENT_SET);
+      this.#countSet(AMBIENT_SET);
+      this.#fillSet(AMBIENT_SET);
       this.#activeRules.addSelection(AMBIENT_SELECTOR, mesh);
     }
     if (settings.routes !== "none")
       this.#routes = new RouteResolver(settings.host, {
-        onRoute: (route) => out.routes.update(route.dst, route),
-        onRouteGone: (dst) => out.routes.remove(dst, { type: "routeRemove", dst }),
+        onRouteUpdate: (route) => out.routes.update(route.dst, route),
+        onRouteRemove: (dst) => out.routes.remove(dst, { type: "routeRemove", dst }),
       });
     if (settings.vteps)
       this.#vteps = new VtepResolver({
-        onVtep: (vtep) => out.vteps.update(vtep.node, vtep),
-        onVtepGone: (node) => out.vteps.remove(node, { type: "vtepRemove", node }),
+        onVtepUpdate: (vtep) => out.vteps.update(vtep.node, vtep),
+        onVtepRemove: (node) => out.vteps.remove(node, { type: "vtepRemove", node }),
       });
-    this.#hosts = new HostDirectory({
-      onHost: (host) => out.hosts.update(host.hostname, host),
-      onHostGone: (hostname, ipv4Addr) =>
+    this.#hosts = new HostMetadataEmitter({
+      onHostUpdate: (host) => out.hosts.update(host.hostname, host),
+      onHostRemove: (hostname, ipv4Addr) =>
         out.hosts.remove(hostname, { type: "hostMetadataRemove", hostname, ipv4Addr }),
     });
     this.#encapsulation = new EncapsulationResolver(settings, (message) => out.setEncapsulation(message));
@@ -202,8 +223,8 @@ export class CalculationGraph {
       host: settings.host,
       toRaw: settings.toRawConfig,
       listener: {
-        onConfig: (layers) => out.sayFirst(() => listener.onConfig?.(layers)),
-        onNotReady: () => out.sayFirst(() => listener.onNotReady?.()),
+        onConfig: (layers) => out.beforeMessages(() => listener.onConfig?.(layers)),
+        onNotReady: () => out.beforeMessages(() => listener.onNotReady?.()),
       },
     });
     this.#stats = new StatsCollector({
@@ -212,11 +233,11 @@ export class CalculationGraph {
         profiles: this.#activeRules.counts.profiles,
         tiers: this.#resolver.tierCount,
       }),
-      say: (stats) => listener.onStats?.(stats),
+      emit: (stats) => listener.onStats?.(stats),
     });
   }
 
-  get figures(): GraphFigures {
+  get statistics(): GraphStatistics {
     const { counts } = this.#activeRules;
     return {
       endpoints: this.#members.itemCount,
@@ -231,7 +252,7 @@ export class CalculationGraph {
     };
   }
 
-  /** The syncer has given everything there is. Later falls back change nothing. */
+  /** The syncer has sent the complete state. If it loses sync later, the graph stays in sync. */
   setInSync(): void {
     if (this.#isInSync) return;
     this.#isInSync = true;
@@ -241,55 +262,65 @@ export class CalculationGraph {
     this.#activeRules.reportMissingProfiles();
   }
 
-  /** Says what changed since the last flush, in an order the dataplane can follow. */
+  /**
+   * Does the work that precedes a flush. After a change of large policies, this may take seconds. The caller can split the
+   * work with `isTimeUp` and apply other updates between the parts.
+   * @returns false if work is left
+   */
+  settle(isTimeUp?: () => boolean): boolean {
+    return this.#scanner.settle(isTimeUp);
+  }
+
+  /** Emits the changes since the last flush, ordered as described in messages.ts. */
   flush(): void {
+    this.settle();
     this.#resolver.flush();
     this.#routes?.flush();
     this.#config.flush();
     this.#out.flush((message) => this.#listener.onMessage(message));
     if (!this.#isInSync) return;
     this.#stats.flush();
-    if (this.#saidInSync) return;
-    this.#saidInSync = true;
+    if (this.#isInSyncEmitted) return;
+    this.#isInSyncEmitted = true;
     this.#listener.onMessage({ type: "inSync" });
   }
 
   update({ key, value }: GraphUpdate): void {
     switch (key.type) {
       case "workloadEndpoint":
-        return this.#setWorkload(key, value as Given<typeof key>);
+        return this.#setWorkload(key, value as UpdateValue<typeof key>);
       case "hostEndpoint":
-        return this.#setHostEndpoint(key, value as Given<typeof key>);
+        return this.#setHostEndpoint(key, value as UpdateValue<typeof key>);
       case "networkSet":
-        return this.#setNetworkSet(`n ${key.name}`, value as Given<typeof key>);
+        return this.#setNetworkSet(`n ${key.name}`, value as UpdateValue<typeof key>);
       case "policy":
-        return this.#setPolicy(key, value as Given<typeof key>);
+        return this.#setPolicy(key, value as UpdateValue<typeof key>);
       case "profileRules":
-        return this.#activeRules.setProfileRules(key.name, value as Given<typeof key>);
+        return this.#activeRules.setProfileRules(key.name, value as UpdateValue<typeof key>);
       case "profileLabels":
-        this.#activeRules.setProfileLabels(key.name, value as Given<typeof key>);
-        return this.#members.setProfileLabels(key.name, value as Given<typeof key>);
+        this.#activeRules.setProfileLabels(key.name, value as UpdateValue<typeof key>);
+        return this.#members.setProfileLabels(key.name, value as UpdateValue<typeof key>);
       case "tier":
-        return this.#resolver.setTier(key.name, value as Given<typeof key>);
+        return this.#resolver.setTier(key.name, value as UpdateValue<typeof key>);
       case "pool":
-        this.#passthrough.setPool(key.cidr, value as Given<typeof key>);
-        this.#routes?.setPool(key.cidr, value as Given<typeof key>);
-        return this.#encapsulation.setPool(key.cidr, value as Given<typeof key>);
+        this.#passthrough.setPool(key.cidr, value as UpdateValue<typeof key>);
+        this.#routes?.setPool(key.cidr, value as UpdateValue<typeof key>);
+        return this.#encapsulation.setPool(key.cidr, value as UpdateValue<typeof key>);
       case "block":
-        if (this.#settings.routes === "ipam") this.#routes?.setBlock(key.cidr, value as Given<typeof key>);
+        if (this.#settings.routes === "ipam") this.#routes?.setBlock(key.cidr, value as UpdateValue<typeof key>);
         return;
       case "wireguard":
-        return this.#passthrough.setWireguard(key.host, value as Given<typeof key>);
+        return this.#passthrough.setWireguard(key.host, value as UpdateValue<typeof key>);
       case "globalConfig":
-        return this.#config.setGlobal(key.name, value as Given<typeof key>);
+        return this.#config.setGlobal(key.name, value as UpdateValue<typeof key>);
       case "hostConfig":
-        this.#stats.setHostThing(key.host, `config ${key.host} ${key.name}`, value !== undefined);
-        this.#vteps?.setHostConfig(key.host, key.name, value as Given<typeof key>);
-        return this.#config.setHost(key.host, key.name, value as Given<typeof key>);
+        this.#stats.setHostReference(key.host, `config ${key.host} ${key.name}`, value !== undefined);
+        this.#vteps?.setHostConfig(key.host, key.name, value as UpdateValue<typeof key>);
+        return this.#config.setHost(key.host, key.name, value as UpdateValue<typeof key>);
       case "ready":
-        return this.#config.setReady((value as Given<typeof key>) ?? false);
+        return this.#config.setReady((value as UpdateValue<typeof key>) ?? false);
       case "resource":
-        return this.#setResource(key, value as Given<typeof key>);
+        return this.#setResource(key, value as UpdateValue<typeof key>);
       case "hostIp":
       case "blockAffinity":
       case "ipamHandle":
@@ -301,7 +332,7 @@ export class CalculationGraph {
       case "bgpGlobalConfig":
       case "bgpHostConfig":
       case "bgpPeer":
-        return; // nothing of the agent's calculations depends on these
+        return; // not an input of any calculation
       default:
         return unreachable(key);
     }
@@ -309,7 +340,7 @@ export class CalculationGraph {
 
   #setNetworkSet(id: string, set: NetworkSet | undefined): void {
     if (set === undefined) this.#members.deleteItem(id);
-    else this.#members.setItem(id, { ...set, nets: splitWholeSpaces(set.nets), ports: [] });
+    else this.#members.setItem(id, { ...set, nets: splitZeroLengthPrefixes(set.nets), ports: [] });
   }
 
   #setPolicy(key: PolicyKey, policy: Policy | undefined): void {
@@ -320,30 +351,33 @@ export class CalculationGraph {
   #setResource(key: ResourceKey, resource: Resource | undefined): void {
     switch (key.kind) {
       case "Node":
-        this.#stats.setHostThing(key.name, `node ${key.name}`, resource !== undefined);
-        this.#hosts.setNode(key.name, resource);
-        this.#routes?.setNode(key.name, resource);
-        this.#vteps?.setNode(key.name, resource);
-        this.#bgpPeers.setNode(key.name, resource);
-        this.#config.setNode(key.name, resource);
-        return;
+        return this.#setNode(key.name, readIfSet(readNode, resource));
       case "FelixConfiguration":
         return this.#config.setConfiguration(key.name, resource);
       case "Profile":
-        return this.#passthrough.setProfile(key.name, resource);
+        return this.#passthrough.setProfile(key.name, readIfSet(readProfileLabels, resource));
       case "BGPConfiguration":
-        return this.#passthrough.setBgpConfiguration(key.name, resource);
+        return this.#passthrough.setBgpConfiguration(key.name, readIfSet(readBgpConfiguration, resource));
       case "BGPPeer":
-        return this.#bgpPeers.setPeer(key.name, resource);
+        return this.#bgpPeers.setPeer(key.name, readIfSet(readBgpPeer, resource));
       case "LiveMigration":
-        return this.#migrations.setMigration(key, resource);
+        return this.#migrations.setMigration(key, readIfSet(readLiveMigration, resource));
       case "KubernetesService":
-        return this.#passthrough.setService(key, resource);
+        return this.#passthrough.setService(key, readIfSet(readService, resource));
       case "KubernetesEndpointSlice":
-        return this.#serviceMembers.setSlice(key, resource);
+        return this.#serviceMembers.setSlice(key, readIfSet(readEndpointSlice, resource));
       default:
-        return; // other kinds come in another form, or concern other programs
+        return; // other kinds arrive under their own key types, or only other programs use them
     }
+  }
+
+  #setNode(name: string, node: Node | undefined): void {
+    this.#stats.setHostReference(name, `node ${name}`, node !== undefined);
+    this.#hosts.setNode(name, node);
+    this.#routes?.setNode(name, node);
+    this.#vteps?.setNode(name, node);
+    this.#bgpPeers.setNode(name, node);
+    this.#config.setNode(name, node);
   }
 
   #setWorkload(key: EndpointKey & { type: "workloadEndpoint" }, value: WorkloadEndpoint | undefined): void {
@@ -379,16 +413,27 @@ export class CalculationGraph {
       this.#stats.countEndpoint(key.type, key.host, 1);
   }
 
-  #addSet(set: IpSetSpec): void {
-    this.#out.ipSets.add(set.id, set.type);
+  #countSet(set: IpSetSpec): void {
     const { content } = set;
-    if (content.kind === "service") this.#serviceMembers.addSet({ ...set, content });
-    else this.#members.addSet({ ...set, content });
+    if (content.kind !== "service") this.#members.addSet({ ...set, content });
   }
 
-  #removeSet(set: IpSetSpec): void {
-    if (set.content.kind === "service") this.#serviceMembers.removeSet(set.id);
-    else this.#members.removeSet(set.id);
-    this.#out.ipSets.remove(set.id);
+  #fillSet(set: IpSetSpec): void {
+    const { id, type, content } = set;
+    this.#out.ipSets.add(id, type);
+    if (content.kind === "service") this.#serviceMembers.addSet({ ...set, content });
+    else this.#members.fill(id);
+  }
+
+  #emptySet({ id, content }: IpSetSpec): void {
+    if (content.kind === "service") this.#serviceMembers.removeSet(id);
+    else this.#members.empty(id);
+    this.#out.ipSets.remove(id);
   }
 }
+
+/** Resources with fields of wrong types were rejected when they entered the program. */
+const readIfSet = <T>(
+  read: (resource: Resource, onUnreadable: OnUnreadable) => T,
+  resource: Resource | undefined,
+): T | undefined => (resource === undefined ? undefined : read(resource, ignoreUnreadable));

@@ -1,4 +1,4 @@
-// Keys as text, for maps. Each is unique within its own sort of key.
+// Converts keys to text for use in maps. A text is unique among keys of the same kind.
 import type { HostEndpointKey, PolicyKey, WorkloadEndpointKey } from "../model/index.ts";
 import type { PolicyId, WorkloadEndpointId } from "./messages.ts";
 

@@ -3,7 +3,6 @@ export * from "./cluster/stats.ts";
 export * from "./config-batcher.ts";
 export * from "./graph.ts";
 export * from "./messages.ts";
-export { countSliceMembers } from "./resources.ts";
 export { decodeFromDataplane } from "./wire/from-dataplane.ts";
 export { frame, FrameReader } from "./wire/frames.ts";
 export { encodeToDataplane } from "./wire/to-dataplane.ts";

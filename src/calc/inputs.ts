@@ -1,3 +1,3 @@
-// The names this room uses from below, in one place.
-export type { Cidr, IpAddress } from "../lib/ip.ts";
+// Types of lib and model that many files of this module use.
+export type { Cidr, IpAddress } from "../lib/ip/ip.ts";
 export type { Labels, PolicyKind, QosControls } from "../model/index.ts";

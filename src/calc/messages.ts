@@ -1,13 +1,15 @@
-// What the calculation graph tells the dataplane. One alternative per message of the dataplane protocol; protobuf bytes
-// exist only where an external driver listens.
+// Defines the messages between the calculation graph and the dataplane, one alternative per message of Calico's dataplane
+// protocol. They are encoded as protobuf only for an external driver.
 //
-// The order is a promise: configUpdate comes first; every IP set, policy and profile before what refers to it, and its
-// removal after; deltas name known sets only, add what is absent and remove what is present; inSync once, after the
-// whole snapshot.
+// The sender guarantees this order:
+// - configUpdate is the first message.
+// - An IP set, policy or profile is sent before the objects that refer to it, and removed after them.
+// - An ipSetDeltaUpdate refers to a set that was sent, adds only absent members and removes only present ones.
+// - inSync is sent once, after the complete snapshot.
 import type { Cidr, IpAddress, Labels, PolicyKind, QosControls } from "./inputs.ts";
 
 // --- identities --------------------------------------------------------------------------------------------------
-/** `s:…`, `n:…`, `svc:…` or `svcnoport:…`: a hash of what the set holds. */
+/** `s:…`, `n:…`, `svc:…` or `svcnoport:…`, followed by a hash of the set's definition. */
 export type IpSetId = string;
 export interface PolicyId {
   readonly name: string;
@@ -61,7 +63,7 @@ export interface ProtoRule {
   readonly notDstIpSetIds: readonly IpSetId[];
   readonly notSrcNamedPortIpSetIds: readonly IpSetId[];
   readonly notDstNamedPortIpSetIds: readonly IpSetId[];
-  /** As the user wrote them, for people and for layer 7. */
+  /** As the user wrote them, for display and for layer-7 policy. */
   readonly original: RuleOriginals;
   readonly httpMatch?: {
     readonly methods: readonly string[];
@@ -111,7 +113,7 @@ export interface NatInfo {
 }
 export interface ProtoWorkloadEndpoint {
   readonly state: string;
-  /** The host side's interface. */
+  /** The interface on the host side. */
   readonly name: string;
   readonly mac: string;
   readonly profileIds: readonly string[];
@@ -136,7 +138,7 @@ export interface QosPolicy {
   readonly dscp: number;
 }
 export interface ProtoHostEndpoint {
-  /** Interface name, `*`, or empty when chosen by expected address. */
+  /** An interface name, `*`, or empty if the interface is identified by its expected addresses. */
   readonly name: string;
   readonly profileIds: readonly string[];
   readonly tiers: readonly TierInfo[];
@@ -218,7 +220,7 @@ export type DataplaneMessage =
   | {
       readonly type: "hostMetadataUpdate";
       readonly hostname: string;
-      /** With the length of its network where known. */
+      /** With the prefix length of its network if known. */
       readonly ipv4Addr: string;
       readonly ipv6Addr: string;
       readonly asNumber: string;
@@ -227,7 +229,7 @@ export type DataplaneMessage =
   | { readonly type: "hostMetadataRemove"; readonly hostname: string; readonly ipv4Addr: string }
   | {
       readonly type: "poolUpdate";
-      /** The CIDR with `/` written `-`. */
+      /** The CIDR with `-` instead of `/`. */
       readonly id: string;
       readonly cidr: Cidr;
       readonly masquerade: boolean;
@@ -259,7 +261,7 @@ export type DataplaneMessage =
     }
   | { readonly type: "vtepRemove"; readonly node: string }
   | {
-      /** One family of one host; the wire has a message per family. */
+      /** One IP family of one host; the wire protocol has a message per family. */
       readonly type: "wireguardUpdate";
       readonly ipVersion: 4 | 6;
       readonly hostname: string;
@@ -295,14 +297,14 @@ export type DataplaneMessage =
     }
   | { readonly type: "serviceRemove"; readonly name: string; readonly namespace: string };
 
-// --- what comes back -----------------------------------------------------------------------------------------------------
+// --- reports from the dataplane ------------------------------------------------------------------------------------------
 export type DataplaneReport =
   | { readonly type: "processStatus"; readonly time: string; readonly uptimeSeconds: number }
   | {
       readonly type: "workloadEndpointStatus";
       readonly id: WorkloadEndpointId;
       readonly status: "up" | "down" | "error";
-      /** What the status file tells; absent when the endpoint is not up. */
+      /** Content of the status file; absent if the endpoint is not up. */
       readonly endpoint?: ProtoWorkloadEndpoint;
     }
   | { readonly type: "workloadEndpointStatusRemove"; readonly id: WorkloadEndpointId }
@@ -311,9 +313,9 @@ export type DataplaneReport =
   | { readonly type: "wireguardStatus"; readonly ipVersion: 4 | 6; readonly publicKey: string }
   | { readonly type: "dataplaneInSync" };
 
-/** Where the messages go: the Linux dataplane, an external driver, or a dump. */
+/** Receives the messages: the Linux dataplane, an external driver, or a dump. */
 export interface DataplaneDriver {
   send(message: DataplaneMessage): void;
-  /** Resolves when there is room for more; the graph coalesces meanwhile. */
+  /** Resolves when the driver can accept more messages. Until then, the graph merges updates of the same object. */
   ready(): Promise<void>;
 }

@@ -9,25 +9,25 @@ function flushed(sequencer: EventSequencer): DataplaneMessage[] {
 }
 const host = (name: string) =>
   ({ type: "hostMetadataUpdate", hostname: name, ipv4Addr: "", ipv6Addr: "", asNumber: "", labels: {} }) as const;
-const hostGone = (name: string) => ({ type: "hostMetadataRemove", hostname: name, ipv4Addr: "" }) as const;
+const hostRemove = (name: string) => ({ type: "hostMetadataRemove", hostname: name, ipv4Addr: "" }) as const;
 
-test("FC-081 only the last word on an object is said, and one that came and went never is", () => {
+test("FC-081 sends only the latest message per object, and none for an object that was created and removed", () => {
   const sequencer = new EventSequencer();
   sequencer.hosts.update("a", { ...host("a"), ipv4Addr: "1" });
   sequencer.hosts.update("a", { ...host("a"), ipv4Addr: "2" });
   sequencer.hosts.update("b", host("b"));
-  sequencer.hosts.remove("b", hostGone("b"));
+  sequencer.hosts.remove("b", hostRemove("b"));
   expect(flushed(sequencer)).toEqual([{ ...host("a"), ipv4Addr: "2" }]);
-  sequencer.hosts.remove("a", hostGone("a"));
+  sequencer.hosts.remove("a", hostRemove("a"));
   sequencer.hosts.update("a", host("a"));
   expect(flushed(sequencer)).toEqual([host("a")]);
-  sequencer.hosts.remove("a", hostGone("a"));
-  expect(flushed(sequencer)).toEqual([hostGone("a")]);
-  sequencer.hosts.remove("a", hostGone("a"));
+  sequencer.hosts.remove("a", hostRemove("a"));
+  expect(flushed(sequencer)).toEqual([hostRemove("a")]);
+  sequencer.hosts.remove("a", hostRemove("a"));
   expect(flushed(sequencer)).toEqual([]);
 });
 
-test("FC-081 members that come and go cancel out; a set that comes back is said whole", () => {
+test("FC-081 omits members that were added and removed; sends a re-created set completely", () => {
   const { ipSets } = new EventSequencer();
   const sequencer = new EventSequencer();
   const sets = sequencer.ipSets;
@@ -48,13 +48,13 @@ test("FC-081 members that come and go cancel out; a set that comes back is said 
   sets.add("s", "net");
   sets.addMember("s", "5");
   expect(flushed(sequencer)).toEqual([{ type: "ipSetUpdate", id: "s", setType: "net", members: ["5"] }]);
-  expect(() => sets.add("s", "net")).toThrow("exists already");
+  expect(() => sets.add("s", "net")).toThrow("already exists");
   expect(() => ipSets.addMember("unknown", "1")).toThrow("unknown");
 });
 
-test("FC-082 things are said before what refers to them and taken back after", () => {
+test("FC-082 sends objects before the objects that refer to them, and removes them after", () => {
   const sequencer = new EventSequencer();
-  const slots = {
+  const kinds = {
     policy: sequencer.policies,
     profile: sequencer.profiles,
     endpoint: sequencer.endpoints,
@@ -68,16 +68,16 @@ test("FC-082 things are said before what refers to them and taken back after", (
     service: sequencer.services,
   };
   const named = (name: string) => host(name) as DataplaneMessage;
-  for (const [name, slot] of Object.entries(slots)) slot.update("old", named(`${name} old`));
+  for (const [name, pending] of Object.entries(kinds)) pending.update("old", named(`${name} old`));
   sequencer.ipSets.add("old", "net");
   sequencer.ipSets.add("kept", "net");
   flushed(sequencer);
   sequencer.ipSets.add("new", "net");
   sequencer.ipSets.addMember("kept", "1");
   sequencer.ipSets.remove("old");
-  for (const [name, slot] of Object.entries(slots)) {
-    slot.remove("old", named(`-${name}`));
-    slot.update("new", named(`+${name}`));
+  for (const [name, pending] of Object.entries(kinds)) {
+    pending.remove("old", named(`-${name}`));
+    pending.update("new", named(`+${name}`));
   }
   sequencer.setEncapsulation({
     type: "encapsulation",
@@ -95,8 +95,8 @@ test("FC-082 things are said before what refers to them and taken back after", (
     localWorkloadPeeringIpV6: "",
   });
   const order: string[] = [];
-  sequencer.sayFirst(() => order.push("not ready"));
-  sequencer.sayFirst(() => order.push("config"));
+  sequencer.beforeMessages(() => order.push("not ready"));
+  sequencer.beforeMessages(() => order.push("config"));
   sequencer.flush((message) => order.push(message.type === "hostMetadataUpdate" ? message.hostname : message.type));
   expect(order).toEqual([
     "not ready",

@@ -1,10 +1,10 @@
-// Puts what the graph says into an order the dataplane can follow: a thing before what refers to it, its removal after.
-// Between flushes only the last word on each object is kept, and a thing that came and went is never mentioned; so a
-// slow dataplane costs memory by the number of objects, not of changes.
+// Orders the graph's messages for the dataplane: an object is sent before the objects that refer to it and removed after
+// them. Between flushes, only the latest message per object is kept, and nothing is sent for an object that was created
+// and removed again. The memory that a slow dataplane costs therefore depends on the number of objects, not of changes.
 import type { DataplaneMessage, IpSetId, IpSetType } from "./messages.ts";
 
-/** One sort of object: what is to be said of each, and which the dataplane knows of. */
-class Slot {
+/** Pending messages for one kind of object, by key, and the keys of the objects that the dataplane has. */
+class PendingMessages {
   readonly #updates = new Map<string, DataplaneMessage>();
   readonly #removes = new Map<string, DataplaneMessage>();
   readonly #sent = new Set<string>();
@@ -36,8 +36,8 @@ class Slot {
   }
 }
 
-/** Sets by ID: whole ones that are new, and changes to known ones. */
-class IpSetSlot {
+/** Pending messages for IP sets: complete new sets, and changes to sets that the dataplane has. */
+class PendingIpSets {
   readonly #added = new Map<IpSetId, { readonly type: IpSetType; readonly members: Set<string> }>();
   readonly #changed = new Map<IpSetId, { readonly added: Set<string>; readonly removed: Set<string> }>();
   readonly #removed = new Set<IpSetId>();
@@ -45,8 +45,8 @@ class IpSetSlot {
 
   add(id: IpSetId, type: IpSetType): void {
     if (this.#added.has(id) || (this.#sent.has(id) && !this.#removed.has(id)))
-      throw new Error(`IP set ${id} exists already`);
-    this.#removed.delete(id); // the whole new content replaces what the dataplane has
+      throw new Error(`IP set ${id} already exists`);
+    this.#removed.delete(id); // the complete new content replaces the set that the dataplane has
     this.#added.set(id, { type, members: new Set() });
   }
 
@@ -57,8 +57,8 @@ class IpSetSlot {
   }
 
   addMember(id: IpSetId, member: string): void {
-    const whole = this.#added.get(id);
-    if (whole !== undefined) whole.members.add(member);
+    const newSet = this.#added.get(id);
+    if (newSet !== undefined) newSet.members.add(member);
     else {
       const change = this.#change(id);
       if (change.removed.size === 0 || !change.removed.delete(member)) change.added.add(member);
@@ -66,8 +66,8 @@ class IpSetSlot {
   }
 
   removeMember(id: IpSetId, member: string): void {
-    const whole = this.#added.get(id);
-    if (whole !== undefined) whole.members.delete(member);
+    const newSet = this.#added.get(id);
+    if (newSet !== undefined) newSet.members.delete(member);
     else {
       const change = this.#change(id);
       if (change.added.size === 0 || !change.added.delete(member)) change.removed.add(member);
@@ -103,21 +103,21 @@ class IpSetSlot {
 }
 
 export class EventSequencer {
-  readonly ipSets = new IpSetSlot();
-  readonly policies = new Slot();
-  readonly profiles = new Slot();
-  readonly endpoints = new Slot();
-  readonly serviceAccounts = new Slot();
-  readonly namespaces = new Slot();
-  readonly routes = new Slot();
-  readonly vteps = new Slot();
-  readonly wireguard = new Slot();
-  readonly hosts = new Slot();
-  readonly pools = new Slot();
-  readonly services = new Slot();
+  readonly ipSets = new PendingIpSets();
+  readonly policies = new PendingMessages();
+  readonly profiles = new PendingMessages();
+  readonly endpoints = new PendingMessages();
+  readonly serviceAccounts = new PendingMessages();
+  readonly namespaces = new PendingMessages();
+  readonly routes = new PendingMessages();
+  readonly vteps = new PendingMessages();
+  readonly wireguard = new PendingMessages();
+  readonly hosts = new PendingMessages();
+  readonly pools = new PendingMessages();
+  readonly services = new PendingMessages();
   #encapsulation: DataplaneMessage | undefined;
   #bgpConfig: DataplaneMessage | undefined;
-  readonly #beforeAll: (() => void)[] = [];
+  readonly #beforeMessages: (() => void)[] = [];
 
   setEncapsulation(message: Extract<DataplaneMessage, { readonly type: "encapsulation" }>): void {
     this.#encapsulation = message;
@@ -125,29 +125,29 @@ export class EventSequencer {
   setBgpConfig(message: Extract<DataplaneMessage, { readonly type: "globalBgpConfigUpdate" }>): void {
     this.#bgpConfig = message;
   }
-  /** Something to be said ahead of everything else: configuration may end the process. */
-  sayFirst(say: () => void): void {
-    this.#beforeAll.push(say);
+  /** Calls `callback` at the next flush before all messages: a changed configuration may end the process. */
+  beforeMessages(callback: () => void): void {
+    this.#beforeMessages.push(callback);
   }
 
   flush(emit: (message: DataplaneMessage) => void): void {
-    for (const say of this.#beforeAll.splice(0)) say();
+    for (const callback of this.#beforeMessages.splice(0)) callback();
     this.ipSets.flushUpdates(emit);
-    for (const slot of [this.policies, this.profiles, this.endpoints]) slot.flushUpdates(emit);
-    for (const slot of [this.endpoints, this.profiles, this.policies]) slot.flushRemoves(emit);
+    for (const pending of [this.policies, this.profiles, this.endpoints]) pending.flushUpdates(emit);
+    for (const pending of [this.endpoints, this.profiles, this.policies]) pending.flushRemoves(emit);
     this.ipSets.flushRemoves(emit);
-    for (const slot of [this.serviceAccounts, this.namespaces]) {
-      slot.flushRemoves(emit);
-      slot.flushUpdates(emit);
+    for (const pending of [this.serviceAccounts, this.namespaces]) {
+      pending.flushRemoves(emit);
+      pending.flushUpdates(emit);
     }
-    // No route stands without its tunnel endpoint: routes go first and come last.
+    // A route must not exist without its tunnel endpoint: routes are removed first and added last.
     this.routes.flushRemoves(emit);
     this.vteps.flushRemoves(emit);
     this.vteps.flushUpdates(emit);
     this.routes.flushUpdates(emit);
-    for (const slot of [this.wireguard, this.hosts, this.pools]) {
-      slot.flushRemoves(emit);
-      slot.flushUpdates(emit);
+    for (const pending of [this.wireguard, this.hosts, this.pools]) {
+      pending.flushRemoves(emit);
+      pending.flushUpdates(emit);
     }
     if (this.#encapsulation !== undefined) emit(this.#encapsulation);
     if (this.#bgpConfig !== undefined) emit(this.#bgpConfig);

@@ -1,7 +1,7 @@
 // The program `calico`, called by a container runtime. If the node agent's CNI service answers, it does the work, and this
 // process loads nothing but the client: no `node:` modules and no datastore.
 import { exitNow, readStandardInput } from "../kernel/index.ts";
-import { callService, type ServiceFailure } from "./service-client.ts";
+import { callService, type ServiceFailure } from "./service/client.ts";
 import { appendTimes, noTimes, stepTimes, TIMES_VARIABLE } from "./step-times.ts";
 
 const SERVED = ["ADD", "DEL", "CHECK", "STATUS", "GC"];
@@ -32,8 +32,8 @@ async function runAlone(
   const { runPlugin } = await import("./plugin.ts");
   return runPlugin("calico", argv, {
     mark,
-    ...(serviceFailure === undefined ? {} : { serviceFailure }),
-    ...(input === undefined ? {} : { input }),
+    serviceFailure,
+    input,
   });
 }
 

@@ -1,16 +1,16 @@
 // What each command does and prints. The same for the plugin process and the node-local service.
-import { add } from "./add.ts";
-import { check } from "./check.ts";
+import { add } from "./attach/add.ts";
+import { check } from "./attach/check.ts";
 import type { CniContext } from "./context.ts";
-import { foreignDataplane } from "./dataplane-options.ts";
-import { del } from "./del.ts";
+import { foreignDataplane } from "./request/dataplane-options.ts";
+import { del } from "./attach/del.ts";
 import { notAvailable } from "./error.ts";
-import { collectGarbage } from "./garbage.ts";
-import { requireReady } from "./gates.ts";
-import { assignAddresses, releaseAddresses } from "./ipam-plugin.ts";
-import { checkNodenameFile } from "./node-files.ts";
+import { collectGarbage } from "./attach/gc.ts";
+import { requireReady } from "./attach/readiness.ts";
+import { assignAddresses, releaseAddresses } from "./ipam/pool-addresses.ts";
+import { checkNodenameFile } from "./request/node-files.ts";
 import { refuseOwnNetns } from "./open-context.ts";
-import { renderResult } from "./result.ts";
+import { renderResult } from "./request/result.ts";
 import { versionReply } from "./version.ts";
 
 /** What goes to standard output on success. */
@@ -50,7 +50,7 @@ async function runCalicoIpam(context: CniContext): Promise<string> {
   switch (request.command) {
     case "ADD": {
       const { ip } = request.args;
-      const { ips } = await assignAddresses(context, { settings: conf.ipam, ...(ip === undefined ? {} : { ip }) });
+      const { ips } = await assignAddresses(context, { settings: conf.ipam, ip });
       // The routes are a hint between our two halves; another plugin would program them.
       return JSON.stringify(renderResult({ interfaces: [], ips, routes: [] }, request.cniVersion));
     }
@@ -76,7 +76,7 @@ async function status(context: CniContext): Promise<void> {
     if (context.request.program === "calico") checkNodenameFile(context.conf);
     await requireReady(context);
     const foreign = context.request.program === "calico" ? foreignDataplane(context.conf) : undefined;
-    if (foreign !== undefined) await (await import("./grpc-dataplane.ts")).reachForeignDataplane(foreign);
+    if (foreign !== undefined) await (await import("./attach/grpc-dataplane.ts")).reachForeignDataplane(foreign);
   } catch (error) {
     throw notAvailable(error);
   }

@@ -2,15 +2,15 @@
 // request (`open-context.ts`); the commands themselves do not read the environment.
 import type { CallOptions, Datastore } from "../datastore/index.ts";
 import type { Ipam } from "../ipam/index.ts";
-import type { LinkRemover, NetworkNamespace } from "../kernel/index.ts";
+import type { LinkRemovalQueue, NetworkNamespace } from "../kernel/index.ts";
 import type { KeyedMutex } from "../lib/keyed-mutex.ts";
-import type { Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log/log.ts";
 import type { Labels } from "../model/index.ts";
-import type { EndpointIdentity } from "./identity.ts";
-import type { KubernetesApi } from "./kubernetes-api.ts";
-import type { NetConf } from "./net-conf.ts";
-import type { NodeCache } from "./node-cache.ts";
-import type { CniRequest } from "./request.ts";
+import type { EndpointIdentity } from "./request/identity.ts";
+import type { KubernetesApi } from "./kubernetes/api.ts";
+import type { NetConf } from "./request/net-conf.ts";
+import type { NodeCache } from "./service/node-cache.ts";
+import type { CniRequest } from "./request/request.ts";
 import type { MarkStep } from "./step-times.ts";
 
 /** What assigning and releasing addresses needs. */
@@ -38,9 +38,9 @@ export interface CniContext extends IpamContext {
   /** Opens the pod's namespace: by path, or the descriptor that the client passed. */
   readonly openNetns: () => NetworkNamespace;
   /** Whether the caller still waits for the reply. By default it does. */
-  readonly isAwaited?: () => boolean;
+  readonly isCallerConnected?: () => boolean;
   /** Removes pods' interfaces in groups. By default they are removed one by one. */
-  readonly removeLink?: LinkRemover["remove"];
+  readonly removeLink?: LinkRemovalQueue["remove"];
   /** Records when a step was done. */
   readonly mark: MarkStep;
 }

@@ -1,9 +1,9 @@
 // The time that one request has for all its calls to the datastore, and for waiting until it may make them.
 import { type Datastore, Unavailable } from "../datastore/index.ts";
-import { FOREIGN_ANSWER_SECONDS, isForeign } from "./dataplane-options.ts";
-import { GATE_TIMEOUT_SECONDS } from "./gates.ts";
-import type { NetConf } from "./net-conf.ts";
-import type { CniRequest } from "./request.ts";
+import { FOREIGN_ANSWER_SECONDS, isForeign } from "./request/dataplane-options.ts";
+import { GATE_TIMEOUT_SECONDS } from "./attach/readiness.ts";
+import type { NetConf } from "./request/net-conf.ts";
+import type { CniRequest } from "./request/request.ts";
 
 /** Share of `datastore_timeout_seconds` that is reserved for undoing a failed ADD. */
 export const ROLLBACK_SHARE = 0.3;

@@ -1,5 +1,5 @@
 // What a runtime is told when a command fails: one JSON object on stdout. https://www.cni.dev/docs/spec/#error
-import { describeError } from "../lib/log.ts";
+import { describeError } from "../lib/log/log.ts";
 
 export const INCOMPATIBLE_VERSION = 1;
 export const INVALID_ENVIRONMENT = 4;
@@ -56,9 +56,9 @@ export const notAvailable = (error: unknown): CniError =>
 
 export function errorReply(error: CniError, cniVersion?: string): ErrorReply {
   return {
-    ...(cniVersion === undefined ? {} : { cniVersion }),
+    cniVersion,
     code: error.code,
     msg: error.message,
-    ...(error.details === undefined ? {} : { details: error.details }),
+    details: error.details,
   };
 }

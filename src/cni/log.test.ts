@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { expect, spyOn, test } from "bun:test";
 import * as fs from "node:fs";
 import { openLog } from "./log.ts";
-import { parseNetConf } from "./net-conf.ts";
+import { parseNetConf } from "./request/net-conf.ts";
 
 function withFolder(body: (folder: string) => void): void {
   const folder = mkdtempSync(join(tmpdir(), "cni-log-"));

@@ -2,8 +2,8 @@
 // written once: a plugin lives for milliseconds.
 import { appendFileSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
 import { basename, dirname, extname, join } from "node:path";
-import { createLogger, formatText, type LogLevel, type Logger } from "../lib/log.ts";
-import type { LogSettings } from "./net-conf.ts";
+import { createLogger, formatText, type LogLevel, type Logger } from "../lib/log/log.ts";
+import type { LogSettings } from "./request/net-conf.ts";
 
 const LEVELS: Readonly<Record<string, LogLevel>> = { debug: "debug", info: "info", warning: "warn", error: "error" };
 const DAY_MS = 86_400_000;

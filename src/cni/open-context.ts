@@ -4,15 +4,15 @@ import { chooseDatastore, openDatastore } from "../datastore/index.ts";
 import { Ipam } from "../ipam/index.ts";
 import { NetworkNamespace } from "../kernel/index.ts";
 import { KeyedMutex } from "../lib/keyed-mutex.ts";
-import type { Logger } from "../lib/log.ts";
-import { apiConfig, usesKubernetesApi } from "./api-config.ts";
+import type { Logger } from "../lib/log/log.ts";
+import { apiConfig, usesKubernetesApi } from "./request/api-config.ts";
 import type { CniContext } from "./context.ts";
 import { Deadline, ROLLBACK_SHARE } from "./deadline.ts";
 import { CniError, INVALID_NETNS, notAvailable } from "./error.ts";
-import { identify } from "./identity.ts";
-import { openKubernetes } from "./kubernetes-client.ts";
-import type { NetConf } from "./net-conf.ts";
-import type { CniRequest, Environment } from "./request.ts";
+import { identify } from "./request/identity.ts";
+import { openKubernetes } from "./kubernetes/client.ts";
+import type { NetConf } from "./request/net-conf.ts";
+import type { CniRequest, Environment } from "./request/request.ts";
 import type { MarkStep } from "./step-times.ts";
 
 export async function openContext(options: {

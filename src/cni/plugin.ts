@@ -2,9 +2,9 @@
 // Start-up is part of every pod's start: only what a command needs is loaded, and nothing waits for its clean end.
 import { readStandardInput, writeStandardError, writeStandardOutput } from "../kernel/index.ts";
 import { asCniError, CniError, errorReply, IO_FAILURE, NOT_AVAILABLE, TRY_AGAIN_LATER } from "./error.ts";
-import { parseNetConf } from "./net-conf.ts";
-import { type CniProgram, type CniRequest, parseCommand, parseRequest } from "./request.ts";
-import type { ServiceFailure } from "./service-client.ts";
+import { parseNetConf } from "./request/net-conf.ts";
+import { type CniProgram, type CniRequest, parseCommand, parseRequest } from "./request/request.ts";
+import type { ServiceFailure } from "./service/client.ts";
 import { type MarkStep, noTimes } from "./step-times.ts";
 
 interface Given {
@@ -19,8 +19,7 @@ interface Given {
 export async function runPlugin(program: CniProgram, argv: readonly string[], given: Given = {}): Promise<number> {
   const { input, mark = noTimes, serviceFailure } = given;
   const env = process.env;
-  const [flag] = argv;
-  if (flag !== undefined) return runFlag(program, flag);
+  if (argv.length > 0) return (await import("./plugin-flags.ts")).runPluginFlags(program, argv);
   if ((env["CNI_COMMAND"] ?? "") === "") {
     const { aboutText } = await import("./version.ts");
     writeStandardError(aboutText(program));
@@ -73,28 +72,6 @@ const noServiceReply = ({ command }: CniRequest, failure: ServiceFailure): CniEr
       ? "is the node agent stopped or overloaded? the runtime may try again later"
       : "was the node agent restarted? the runtime may try again later",
   );
-
-async function runFlag(program: CniProgram, flag: string): Promise<number> {
-  if (flag === "-v" || flag === "--version") {
-    const { BUILD } = await import("../lib/build.ts");
-    print(`${BUILD.version}\n`);
-    return 0;
-  }
-  if (flag === "-h" || flag === "--help") {
-    print(
-      `${program}: a CNI plugin. Container runtimes call it with CNI_COMMAND in the environment and its configuration on standard input.\n  -v          the version\n${program === "calico" ? "  -t          whether the datastore of the configuration on standard input answers\n" : "  -upgrade    gives addresses of host-local IPAM to Calico's\n"}`,
-    );
-    return 0;
-  }
-  if (flag === "-t" && program === "calico") {
-    const { testDatastore } = await import("./test-datastore.ts");
-    return testDatastore(readInput(), process.env, print);
-  }
-  if ((flag === "-upgrade" || flag === "--upgrade") && program === "calico-ipam")
-    return (await import("./ipam-upgrade.ts")).main(process.env);
-  writeStandardError(`${program}: unknown flag ${flag}; there are -v${program === "calico" ? ", -t" : ", -upgrade"}\n`);
-  return 2;
-}
 
 function readInput(): string {
   try {

@@ -1,11 +1,11 @@
 // `calico -t`: whether the datastore answers and says it is ready.
 import { chooseDatastore, openDatastore } from "../datastore/index.ts";
 import { asCniError, CniError, errorReply, TEST_FAILED } from "./error.ts";
-import { checkDatastoreReady } from "./gates.ts";
-import { openKubernetes } from "./kubernetes-client.ts";
-import { parseNetConf } from "./net-conf.ts";
-import { apiConfig } from "./api-config.ts";
-import type { Environment, JsonObject } from "./request.ts";
+import { checkDatastoreReady } from "./attach/readiness.ts";
+import { openKubernetes } from "./kubernetes/client.ts";
+import { parseNetConf } from "./request/net-conf.ts";
+import { apiConfig } from "./request/api-config.ts";
+import type { Environment, JsonObject } from "./request/request.ts";
 
 const TEST_TIMEOUT_MS = 2000;
 

@@ -1,7 +1,7 @@
 // What the plugins say of themselves. Apart from the commands: a runtime asks for the versions before every pod, and the
 // answer needs nothing else to be loaded.
-import { BUILD } from "../lib/build.ts";
-import { type CniProgram, type JsonObject, SUPPORTED_VERSIONS } from "./request.ts";
+import { BUILD } from "../lib/process/build.ts";
+import { type CniProgram, type JsonObject, SUPPORTED_VERSIONS } from "./request/request.ts";
 
 /**
  * The versions we speak. 1.1.0 brought STATUS and GC; a runtime that says it speaks an older version is told what the

@@ -1,7 +1,7 @@
-// etcd keeps every version of every key until it is told to forget: told here, once per period, to forget what was old a
-// period ago. Watchers that are further behind list again.
+// Compacts etcd periodically, because etcd otherwise keeps every version of every key. Each time it compacts up to the revision
+// of one period ago. A watcher that is further behind lists again.
 import type { Datastore, Revision } from "../datastore/index.ts";
-import { describeError, type Logger } from "../lib/log.ts";
+import { describeError, type Logger } from "../lib/log/log.ts";
 import { pause } from "../lib/retry.ts";
 
 interface Compactable extends Datastore {
@@ -23,14 +23,14 @@ export async function compactPeriodically(
       const { revision } = await store.list({ type: "resource", kind: "ClusterInformation" }, { signal });
       if (old !== undefined && old !== revision) {
         await store.compact(old);
-        log.debug("told etcd to forget old revisions", { before: old });
+        log.debug("compacted etcd", { revision: old });
       }
       old = revision;
       await pause(periodMs, signal);
     } catch (error) {
       if (signal.aborted) return;
-      // Another replica or program may have been there first; the next revision is a new chance.
-      log.warn("cannot make etcd forget old revisions; trying again", { error: describeError(error) });
+      // Another program may have compacted a later revision, so the next attempt starts with the current one.
+      log.warn("cannot compact etcd, retrying", { error: describeError(error) });
       old = undefined;
       await pause(Math.min(RETRY_MS, periodMs), signal);
     }

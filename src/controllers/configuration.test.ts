@@ -8,8 +8,8 @@ const running = (spec: object, env: Record<string, string> = {}, inKubernetes = 
   effective(spec, env, inKubernetes).config;
 const MINUTE = 60_000;
 
-describe("TC-K02 what runs", () => {
-  test("TC-K02 the defaults", () => {
+describe("TC-K02 the effective configuration", () => {
+  test("TC-K02 has these defaults", () => {
     expect(running(DEFAULT_SPEC)).toEqual({
       logSeverity: "Info",
       healthChecks: true,
@@ -29,7 +29,7 @@ describe("TC-K02 what runs", () => {
     });
   });
 
-  test("TC-K02 a section that is missing is a controller that does not run", () => {
+  test("TC-K02 a controller without a section does not run", () => {
     const { node, policy, loadBalancer, namespace } = running({ controllers: { policy: { reconcilerPeriod: "1m" } } });
     expect({ node, loadBalancer, namespace }).toEqual({
       node: undefined,
@@ -39,7 +39,7 @@ describe("TC-K02 what runs", () => {
     expect(policy).toEqual({ reconcilerPeriodMs: MINUTE });
   });
 
-  test("TC-K02 the environment wins over the resource, the resource over the defaults", () => {
+  test("TC-K02 the environment overrides the resource, which overrides the defaults", () => {
     const spec = {
       logSeverityScreen: "Debug",
       healthChecks: "Disabled",
@@ -69,7 +69,7 @@ describe("TC-K02 what runs", () => {
     });
   });
 
-  test("TC-K02 ENABLED_CONTROLLERS alone says what runs; a section that is missing then has no period", () => {
+  test("TC-K02 ENABLED_CONTROLLERS overrides the sections; a controller without a section then has no period", () => {
     const spec = { controllers: { policy: { reconcilerPeriod: "1m" }, node: {} } };
     const config = running(spec, { ENABLED_CONTROLLERS: "namespace,loadbalancer" });
     expect([config.policy, config.node]).toEqual([undefined, undefined]);
@@ -79,7 +79,7 @@ describe("TC-K02 what runs", () => {
     expect(timed.namespace).toEqual({ reconcilerPeriodMs: MINUTE });
   });
 
-  test("TC-K02 a grace of nothing is not the same as none", () => {
+  test("TC-K02 a leak grace period of 0 differs from a missing one", () => {
     expect(running({ controllers: { node: { leakGracePeriod: "0s" } } }).node?.leakGraceMs).toBe(0);
     expect(running({ controllers: { node: {} } }).node?.leakGraceMs).toBeUndefined();
   });
@@ -91,7 +91,7 @@ describe("TC-K03 the status", () => {
     const { controllers } = status.runningConfig as { controllers: { node?: { hostEndpoint?: object } } };
     return { shown: controllers.node?.hostEndpoint, used: config.node?.hostEndpoints as object };
   };
-  test("TC-K03 host endpoints: what the resource leaves open is shown as understood", () => {
+  test("TC-K03 host endpoints: shows defaults for fields that the resource does not set", () => {
     const understood = { autoCreate: "Disabled", createDefaultHostEndpoint: "Enabled" };
     expect(shownSection({ hostEndpoint: {} }).shown).toEqual(understood);
     expect(shownSection({ hostEndpoint: { autoCreate: "Enabled" } }).shown).toEqual({
@@ -100,7 +100,7 @@ describe("TC-K03 the status", () => {
     });
     expect(shownSection({}).shown).toBeUndefined();
   });
-  test("TC-K03 host endpoints: a variable hides all the resource says of them", () => {
+  test("TC-K03 host endpoints: a variable overrides the whole section of the resource", () => {
     const node = {
       hostEndpoint: {
         autoCreate: "Disabled",
@@ -117,7 +117,7 @@ describe("TC-K03 the status", () => {
       (effective(DEFAULT_SPEC, env, inKubernetes).status.runningConfig as { controllers: object }).controllers,
     );
 
-  test("TC-K03 lists the controllers that run, and no others", () => {
+  test("TC-K03 lists only the running controllers", () => {
     const all = ["node", "policy", "workloadEndpoint", "serviceAccount", "namespace", "loadBalancer", "migration"];
     expect(listed({}, false)).toEqual(all);
     expect(listed({}, true)).toEqual(["node", "loadBalancer", "migration"]);
@@ -125,7 +125,7 @@ describe("TC-K03 the status", () => {
     expect(listed({ ENABLED_CONTROLLERS: "policy" }, false)).toEqual(["policy", "migration"]);
   });
 
-  test("TC-K03 shows what is in force, without ports and without the node's period", () => {
+  test("TC-K03 shows the effective values, without ports and without the period of the node section", () => {
     const { status } = effective(DEFAULT_SPEC, { RECONCILER_PERIOD: "10s", ENABLED_CONTROLLERS: "node,policy" });
     expect(status).toEqual({
       runningConfig: {
@@ -146,7 +146,7 @@ describe("TC-K03 the status", () => {
     });
   });
 
-  test("TC-K03 shows the variables only where there are some", () => {
+  test("TC-K03 shows environment variables only if some are set", () => {
     expect(effective(DEFAULT_SPEC).status.environmentVars).toBeUndefined();
     expect(effective(DEFAULT_SPEC, { SYNC_NODE_LABELS: "true" }, true).status.environmentVars).toEqual({
       DATASTORE_TYPE: "kubernetes",
@@ -154,7 +154,7 @@ describe("TC-K03 the status", () => {
   });
 });
 
-test("TC-K04 only what changes what runs is a reason to start again", () => {
+test("TC-K04 only a change of the effective configuration causes a restart", () => {
   const fingerprint = (spec: object, env: Record<string, string> = {}) => effective(spec, env).fingerprint;
   const other = { ...DEFAULT_SPEC, logSeverityScreen: "Debug" };
   expect(fingerprint(other)).not.toBe(fingerprint(DEFAULT_SPEC));

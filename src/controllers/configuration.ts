@@ -1,5 +1,5 @@
-// What runs, and how: the environment over the KubeControllersConfiguration over the defaults. Pure; also says what the
-// resource's status is to show.
+// Computes the effective configuration and the status of the KubeControllersConfiguration. Environment variables override the
+// resource, which overrides the defaults. Pure.
 import { formatDuration, parseDuration, type SpecOf } from "../model/index.ts";
 import { type ControllerName, type EnvironmentSettings, type LogSeverity } from "./environment.ts";
 
@@ -18,10 +18,10 @@ export interface RunningConfig {
   readonly node?: {
     readonly syncLabels: boolean;
     readonly hostEndpoints: HostEndpointSettings;
-    /** Undefined = addresses are not collected; 0 = leaks are seen but never released. */
+    /** Undefined = only addresses of deleted nodes are released; 0 = other leaks are detected but never released. */
     readonly leakGraceMs?: number;
   };
-  /** Undefined = does not run; without a period nothing is looked at again. */
+  /** Undefined = the controller does not run. Without a period, it does not compare all objects again after the first time. */
   readonly policy?: Periodic;
   readonly workloadEndpoint?: Periodic;
   readonly serviceAccount?: Periodic;
@@ -38,7 +38,7 @@ export interface ConfigurationStatus {
   readonly environmentVars?: Readonly<Record<string, string>>;
 }
 
-/** What a cluster gets that has none. */
+/** Spec of the resource that is created if the cluster has none. */
 export const DEFAULT_SPEC = {
   logSeverityScreen: "Info",
   healthChecks: "Enabled",
@@ -63,7 +63,7 @@ export const DEFAULT_SPEC = {
 /** Copies of Kubernetes' objects are needed only where Calico's datastore is not Kubernetes. */
 const MIRRORS: readonly ControllerName[] = ["policy", "workloadEndpoint", "serviceAccount", "namespace"];
 
-export interface Effective {
+export interface EffectiveConfig {
   readonly config: RunningConfig;
   readonly status: ConfigurationStatus;
   /** Equal texts mean that nothing has to change. */
@@ -74,7 +74,7 @@ export function effectiveConfig(
   spec: ConfigurationSpec,
   environment: EnvironmentSettings,
   inKubernetes: boolean,
-): Effective {
+): EffectiveConfig {
   const sections = spec.controllers ?? {};
   const runs = (name: ControllerName): boolean =>
     (environment.enabled === undefined ? sections[name] !== undefined : environment.enabled.has(name)) &&
@@ -104,17 +104,16 @@ export function effectiveConfig(
     healthChecks: healthChecks === "Enabled",
     compactionPeriodMs: compactionNs / 1e6,
     metricsPort: spec.prometheusMetricsPort ?? 0,
-    ...(node === undefined
-      ? {}
-      : {
-          node: {
+    node:
+      node === undefined
+        ? undefined
+        : {
             syncLabels: node.syncLabels === "Enabled",
             hostEndpoints: node.hostEndpoint ?? {},
-            ...(graceNs === undefined ? {} : { leakGraceMs: graceNs / 1e6 }),
+            leakGraceMs: graceNs === undefined ? undefined : graceNs / 1e6,
           },
-        }),
     ...Object.fromEntries(mirrors.map(([name, ns]) => [name, period(ns, (value) => value / 1e6)])),
-    ...(loadBalancer === undefined ? {} : { loadBalancer }),
+    loadBalancer,
     policyNameMigrator: policyNameMigrator === "Enabled",
   };
   const status: ConfigurationStatus = {
@@ -131,9 +130,9 @@ export function effectiveConfig(
         migration: { policyNameMigrator },
       },
     },
-    ...environmentShown(environment, inKubernetes),
+    ...environmentStatus(environment, inKubernetes),
   };
-  // A period of the node section that nothing uses still counts: whoever changed it expects something to happen.
+  // Nothing uses the period of the node section, but a change of it restarts the controllers, as a user expects.
   const fingerprint = JSON.stringify([config, sections.node?.reconcilerPeriod, spec.debugProfilePort]);
   return { config, status, fingerprint };
 }
@@ -141,33 +140,38 @@ export function effectiveConfig(
 const period = (ns: number | undefined, toMs: (ns: number) => number): Periodic =>
   ns === undefined || ns === 0 ? {} : { reconcilerPeriodMs: toMs(ns) };
 
-/** As the status shows it; the reconciler's period is not among what it shows. */
+/** The node section as the status shows it, which is without the reconciler's period. */
 function nodeSection(
-  given: Partial<NodeSection>,
+  section: Partial<NodeSection>,
   environment: EnvironmentSettings,
   inKubernetes: boolean,
 ): Partial<Omit<NodeSection, "reconcilerPeriod">> {
-  // In Kubernetes nodes have Kubernetes' labels as they are.
-  const syncLabels = inKubernetes ? "Disabled" : (environment.syncLabels ?? given.syncLabels ?? "Enabled");
-  const hostEndpoint = hostEndpointSection(given.hostEndpoint, environment.autoHostEndpoints);
+  // With the Kubernetes datastore, Calico's Node is a view of the Kubernetes Node and already has its labels.
+  const syncLabels = inKubernetes ? "Disabled" : (environment.syncLabels ?? section.syncLabels ?? "Enabled");
+  const hostEndpoint = hostEndpointSection(section.hostEndpoint, environment.autoHostEndpoints);
   return {
     syncLabels,
     ...(hostEndpoint === undefined ? {} : { hostEndpoint }),
-    ...(given.leakGracePeriod === undefined ? {} : { leakGracePeriod: given.leakGracePeriod }),
+    ...(section.leakGracePeriod === undefined ? {} : { leakGracePeriod: section.leakGracePeriod }),
   };
 }
 
-/** Switched by a variable, the resource does not count, its templates included; switched off so, none is shown. */
+/**
+ * If the variable is set, the section of the resource is ignored, including its templates.
+ * @returns undefined if the variable disables host endpoints; the status then shows no section
+ */
 function hostEndpointSection(
-  given: NodeSection["hostEndpoint"] | undefined,
-  switched: "Enabled" | "Disabled" | undefined,
+  fromResource: NodeSection["hostEndpoint"] | undefined,
+  fromVariable: "Enabled" | "Disabled" | undefined,
 ): NodeSection["hostEndpoint"] | undefined {
-  if (switched === "Disabled") return undefined;
-  const asked = switched === "Enabled" ? { autoCreate: switched } : given;
-  return asked === undefined ? undefined : { autoCreate: "Disabled", createDefaultHostEndpoint: "Enabled", ...asked };
+  if (fromVariable === "Disabled") return undefined;
+  const section = fromVariable === "Enabled" ? { autoCreate: fromVariable } : fromResource;
+  return section === undefined
+    ? undefined
+    : { autoCreate: "Disabled", createDefaultHostEndpoint: "Enabled", ...section };
 }
 
-function environmentShown(
+function environmentStatus(
   { variables }: EnvironmentSettings,
   inKubernetes: boolean,
 ): Pick<ConfigurationStatus, "environmentVars"> {

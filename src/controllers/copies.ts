@@ -1,8 +1,8 @@
-// The three kinds of copies that Felix needs where Calico's datastore is not Kubernetes: network policies, and profiles
-// from namespaces and service accounts.
+// Creates the mirrors of Kubernetes objects that Felix needs if the datastore is etcd: network policies, and profiles for
+// namespaces and service accounts.
 import { createHash } from "node:crypto";
 import { type Client, Informer, type KubeApi, type KubeObject } from "../datastore/index.ts";
-import type { Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log/log.ts";
 import {
   networkPolicyFromKubernetes,
   profileFromNamespace,
@@ -37,12 +37,12 @@ export function policyCopies(options: CopyOptions): Copies {
     convert: (object) => {
       const policy = { ...(object as unknown as Resource), kind: "KubernetesNetworkPolicy" } as Resource;
       const report = (problem: string) =>
-        options.log.warn("a rule of a network policy cannot be converted and stays closed", {
+        options.log.warn("rule of a NetworkPolicy cannot be converted; it allows nothing", {
           policy: `${object.metadata.namespace}/${object.metadata.name}`,
           problem,
         });
       const copy = networkPolicyFromKubernetes(policy, report);
-      return { ...copy, metadata: { ...copy.metadata, name: fittingName(copy.metadata.name) } };
+      return { ...copy, metadata: { ...copy.metadata, name: shortenName(copy.metadata.name) } };
     },
     owns: ({ metadata }) => metadata.name.startsWith(POLICY_PREFIX),
   });
@@ -56,7 +56,7 @@ export function namespaceCopies(options: CopyOptions): Copies {
     name: "namespace",
     kind: "Profile",
     source,
-    // A namespace on its way out says nothing new; its profile goes with it.
+    // The profile of a terminating namespace stays unchanged until the namespace is deleted.
     convert: (object) => (phaseOf(object) === "Terminating" ? undefined : copyOf(profileFromNamespace(object))),
     owns: ({ metadata }) => metadata.name.startsWith("kns."),
   });
@@ -80,14 +80,14 @@ function informer({ api, log }: CopyOptions, path: string): Informer<KubeObject>
   return new Informer({ api, path, keep: (object) => object, log });
 }
 
-/** The copy has an identity of its own. */
+/** Keeps only the name: UID and other metadata belong to the Kubernetes object. */
 const copyOf = ({ metadata: { name }, ...rest }: Resource): Resource => ({ ...rest, metadata: { name } });
 
 const phaseOf = (object: KubeObject & { readonly status?: { readonly phase?: string } }): string | undefined =>
   object.status?.phase;
 
-/** A name that is too long with its prefix is cut, and told apart by a hash of the whole. */
-export function fittingName(name: string): string {
+/** Cuts a name that is too long with its prefix and appends a hash of the full name. */
+export function shortenName(name: string): string {
   if (name.length <= MAX_NAME) return name;
   const hash = createHash("sha256").update(name).digest("hex").slice(0, 16);
   return `${name.slice(0, MAX_NAME - hash.length - 1).replace(/[.-]+$/, "")}-${hash}`;

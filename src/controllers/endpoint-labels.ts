@@ -1,15 +1,21 @@
-// Labels of pods follow them to their workload endpoints: the CNI plugin writes those when the pod starts, and is not
-// told of what changes later. Endpoints are neither made nor removed here.
+// Copies labels and service account names of pods to their workload endpoints. The CNI plugin writes the endpoint when the pod
+// starts and is not notified of later changes. This controller neither creates nor deletes endpoints.
 import { type Client, Conflict, Informer, type KubeApi, type KubeObject, NotFound } from "../datastore/index.ts";
-import { describeError, type Logger } from "../lib/log.ts";
-import { isWorkloadPod, type Labels, type Resource, type SpecOf, workloadEndpointFromPod } from "../model/index.ts";
+import { describeError, type Logger } from "../lib/log/log.ts";
+import {
+  ignoreUnreadable,
+  isWorkloadPod,
+  type Labels,
+  readServiceAccountName,
+  type Resource,
+  withSpecFields,
+  workloadEndpointFromPod,
+} from "../model/index.ts";
 import { sameJson } from "./same-json.ts";
 import { every, WorkQueue } from "./work-queue.ts";
-import { updateLeniently } from "./write.ts";
+import { updateLeniently } from "./lenient-writes.ts";
 
-type EndpointSpec = SpecOf<"WorkloadEndpoint">;
-
-/** What a pod says of its endpoint. */
+/** The fields of a pod that its endpoint copies. */
 interface PodFacts {
   readonly endpoint: string;
   readonly namespace: string;
@@ -29,8 +35,8 @@ export class EndpointLabels {
   readonly #options: EndpointLabelsOptions;
   readonly #pods: Informer<PodFacts | undefined>;
   readonly #queue: WorkQueue;
-  /** From `namespace/endpoint` to the pod's key. */
-  readonly #podOf = new Map<string, string>();
+  /** Keys of pods, by `namespace/endpoint`. */
+  readonly #podKeys = new Map<string, string>();
 
   constructor(options: EndpointLabelsOptions) {
     this.#options = options;
@@ -44,14 +50,14 @@ export class EndpointLabels {
       name: "workloadendpoint",
       work: (key, signal) => this.#write(key, signal),
       log: options.log,
-      ...(options.workers === undefined ? {} : { workers: options.workers }),
+      workers: options.workers,
     });
     this.#pods.listen(({ key, before, after }) => {
       if (after === undefined) {
-        if (before !== undefined) this.#podOf.delete(placeOf(before));
+        if (before !== undefined) this.#podKeys.delete(endpointKeyOf(before));
         return;
       }
-      this.#podOf.set(placeOf(after), key);
+      this.#podKeys.set(endpointKeyOf(after), key);
       if (before === undefined || !sameJson(before, after)) this.#queue.add(key);
     });
   }
@@ -70,12 +76,16 @@ export class EndpointLabels {
     const { client, log } = this.#options;
     try {
       for (const endpoint of (await client.list({ kind: "WorkloadEndpoint" }, { signal })).items) {
-        const key = this.#podOf.get(`${endpoint.metadata.namespace}/${endpoint.metadata.name}`);
+        const key = this.#podKeys.get(`${endpoint.metadata.namespace}/${endpoint.metadata.name}`);
         const pod = key === undefined ? undefined : this.#pods.get(key);
-        if (key !== undefined && pod !== undefined && changed(endpoint, pod) !== undefined) this.#queue.add(key);
+        if (key !== undefined && pod !== undefined && updatedEndpoint(endpoint, pod) !== undefined)
+          this.#queue.add(key);
       }
     } catch (error) {
-      if (!signal.aborted) log.warn("cannot compare endpoints with their pods", { error: describeError(error) });
+      if (!signal.aborted)
+        log.warn("cannot compare workload endpoints with pods, retrying in the next period", {
+          error: describeError(error),
+        });
     }
   }
 
@@ -86,17 +96,17 @@ export class EndpointLabels {
     for (let attempt = 0; ; attempt++)
       try {
         const name = { kind: "WorkloadEndpoint", name: pod.endpoint, namespace: pod.namespace } as const;
-        const endpoint = changed(await client.get(name, { signal }), pod);
+        const endpoint = updatedEndpoint(await client.get(name, { signal }), pod);
         if (endpoint !== undefined) await updateLeniently(client, endpoint, signal);
         return;
       } catch (error) {
-        if (error instanceof NotFound) return; // the plugin will write it with today's labels
+        if (error instanceof NotFound) return; // the CNI plugin creates the endpoint with the current labels
         if (!(error instanceof Conflict) || attempt >= 5) throw error;
       }
   }
 }
 
-const placeOf = ({ namespace, endpoint }: PodFacts): string => `${namespace}/${endpoint}`;
+const endpointKeyOf = ({ namespace, endpoint }: PodFacts): string => `${namespace}/${endpoint}`;
 
 function factsOf(pod: KubeObject): PodFacts | undefined {
   if (!isWorkloadPod(pod)) return undefined;
@@ -107,23 +117,20 @@ function factsOf(pod: KubeObject): PodFacts | undefined {
       endpoint: metadata.name,
       namespace: metadata.namespace ?? "",
       labels: metadata.labels ?? {},
-      ...(serviceAccountName === undefined ? {} : { serviceAccountName }),
+      serviceAccountName,
     };
   } catch {
-    return undefined; // addresses that make no sense: the pod has no endpoint to label
+    return undefined; // invalid addresses: the pod has no endpoint
   }
 }
 
-/** The endpoint as its pod wants it; undefined when it is so already. */
-function changed(endpoint: Resource, pod: PodFacts): Resource | undefined {
-  const spec = endpoint.spec as EndpointSpec;
+/** @returns the endpoint with the labels and service account of the pod; undefined if it already has them */
+function updatedEndpoint(endpoint: Resource, pod: PodFacts): Resource | undefined {
   const { serviceAccountName } = pod;
-  if (sameJson(endpoint.metadata.labels ?? {}, pod.labels) && spec.serviceAccountName === serviceAccountName)
-    return undefined;
-  const { serviceAccountName: _, ...others } = spec;
+  const before = readServiceAccountName(endpoint, ignoreUnreadable);
+  if (sameJson(endpoint.metadata.labels ?? {}, pod.labels) && before === serviceAccountName) return undefined;
   return {
-    ...endpoint,
+    ...withSpecFields(endpoint, { serviceAccountName }),
     metadata: { ...endpoint.metadata, labels: pod.labels },
-    spec: { ...others, ...(serviceAccountName === undefined ? {} : { serviceAccountName }) },
   };
 }

@@ -2,9 +2,9 @@ import { describe, expect, test } from "bun:test";
 import { InvalidSetting, readEnvironment } from "./environment.ts";
 
 describe("TC-K01 the environment", () => {
-  test("TC-K01 nothing said, nothing overridden", () => expect(readEnvironment({})).toEqual({ variables: {} }));
+  test("TC-K01 without variables, nothing is overridden", () => expect(readEnvironment({})).toEqual({ variables: {} }));
 
-  test("TC-K01 every variable is read, and shown as it was written", () => {
+  test("TC-K01 every variable is parsed, and its text is kept for the status", () => {
     const env = {
       LOG_LEVEL: "WARNING",
       RECONCILER_PERIOD: "90s",
@@ -32,7 +32,7 @@ describe("TC-K01 the environment", () => {
       expect(() => readEnvironment({ CALICO_CERTIFICATES: text })).toThrow("CALICO_CERTIFICATES");
   });
 
-  test("TC-K01 profile and namespace are two names of one controller", () => {
+  test("TC-K01 profile is another name of the controller namespace", () => {
     for (const name of ["profile", "namespace", "profile,namespace"])
       expect(readEnvironment({ ENABLED_CONTROLLERS: name }).enabled).toEqual(new Set(["namespace"]));
   });
@@ -55,6 +55,6 @@ describe("TC-K01 the environment", () => {
     ["LOG_LEVEL", "bogus"],
   ];
   for (const [variable, value] of refused)
-    test(`TC-K01 refused: ${variable}=${value}`, () =>
+    test(`TC-K01 rejects ${variable}=${value}`, () =>
       expect(() => readEnvironment({ [variable]: value })).toThrow(InvalidSetting));
 });

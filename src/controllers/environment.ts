@@ -1,5 +1,5 @@
-// What the environment says about the controllers. A variable that is set wins over the resource in the datastore; one
-// that cannot be meant ends the program before anything is done.
+// Reads the controllers' settings from the environment. A variable overrides the resource in the datastore. An invalid value
+// ends the program before it does anything.
 import type { Environment } from "../datastore/index.ts";
 import { parseDuration } from "../model/index.ts";
 import { CERTIFICATE_USERS, type CertificateUser } from "./certificates/names.ts";
@@ -7,15 +7,15 @@ import { CERTIFICATE_USERS, type CertificateUser } from "./certificates/names.ts
 export class InvalidSetting extends Error {
   override readonly name = "InvalidSetting";
   constructor(variable: string, value: string, want: string) {
-    super(`${variable}=${JSON.stringify(value)} cannot be meant: want ${want}`);
+    super(`${variable}=${JSON.stringify(value)} is invalid: want ${want}`);
   }
 }
 
 const CONTROLLERS = ["node", "policy", "workloadEndpoint", "serviceAccount", "namespace", "loadBalancer"] as const;
 export type ControllerName = (typeof CONTROLLERS)[number];
 
-/** As they are spelled in ENABLED_CONTROLLERS. */
-const SPELLINGS: Readonly<Record<string, ControllerName>> = {
+/** By the names that ENABLED_CONTROLLERS accepts. */
+const CONTROLLERS_BY_NAME: Readonly<Record<string, ControllerName>> = {
   node: "node",
   policy: "policy",
   workloadendpoint: "workloadEndpoint",
@@ -46,13 +46,13 @@ export interface EnvironmentSettings {
   readonly healthChecks?: "Enabled" | "Disabled";
   readonly syncLabels?: "Enabled" | "Disabled";
   readonly autoHostEndpoints?: "Enabled" | "Disabled";
-  /** How long another replica waits for a sign of life. Ours alone: not among what the status shows. */
+  /** Duration of the leader lease. Only calico-ts has this setting; the status does not show it. */
   readonly leaseMs?: number;
-  /** How often datastore and API server are asked whether they answer. Ours alone too. */
+  /** Interval of the health checks. Only calico-ts has this setting; the status does not show it. */
   readonly healthMs?: number;
   /** Programs to create certificates for. Only calico-ts has this setting; the status does not show it. */
   readonly certificateUsers?: readonly CertificateUser[];
-  /** The variables in force, as they were written. */
+  /** The variables that are set, with their unparsed values, for the status. */
   readonly variables: Readonly<Record<string, string>>;
 }
 
@@ -77,7 +77,11 @@ export function readEnvironment(env: Environment): EnvironmentSettings {
   const settings = {
     logSeverity: read("LOG_LEVEL", Object.keys(LOG_LEVELS).join(", "), parseLogLevel),
     reconcilerPeriodNs: read("RECONCILER_PERIOD", "a duration such as 5m", parsePeriod),
-    enabled: read("ENABLED_CONTROLLERS", `some of ${Object.keys(SPELLINGS).join(", ")}, with commas`, parseControllers),
+    enabled: read(
+      "ENABLED_CONTROLLERS",
+      `some of ${Object.keys(CONTROLLERS_BY_NAME).join(", ")}, separated by commas`,
+      parseControllers,
+    ),
     compactionPeriodNs: read("COMPACTION_PERIOD", "a duration such as 10m", parsePeriod),
     healthChecks: read("HEALTH_ENABLED", "true or false", parseOnOff),
     syncLabels: read("SYNC_NODE_LABELS", "true or false", parseOnOff),
@@ -86,8 +90,8 @@ export function readEnvironment(env: Environment): EnvironmentSettings {
     certificateUsers: read("CALICO_CERTIFICATES", `some of ${CERTIFICATE_USERS.join(", ")}`, parseUsers, false),
     healthMs: read("CALICO_HEALTH_PERIOD", "a duration of a second or more such as 10s", parseSeconds, false),
   };
-  const given = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined));
-  return { ...(given as Omit<EnvironmentSettings, "variables">), variables };
+  const configured = Object.fromEntries(Object.entries(settings).filter(([, value]) => value !== undefined));
+  return { ...(configured as Omit<EnvironmentSettings, "variables">), variables };
 }
 
 const parseLogLevel = (text: string): LogSeverity | undefined =>
@@ -103,9 +107,11 @@ const parseSeconds = (text: string): number | undefined => {
   return ns === undefined || ns < 1e9 ? undefined : ns / 1e6;
 };
 
-/** Exactly as spelled, no blanks: a name that is not understood must not be passed over. */
+/** Names must match exactly, without spaces: an unknown name is an error and is not ignored. */
 function parseControllers(text: string): ReadonlySet<ControllerName> | undefined {
-  const names = text.split(",").map((word) => (Object.hasOwn(SPELLINGS, word) ? SPELLINGS[word] : undefined));
+  const names = text
+    .split(",")
+    .map((name) => (Object.hasOwn(CONTROLLERS_BY_NAME, name) ? CONTROLLERS_BY_NAME[name] : undefined));
   return names.every((name) => name !== undefined) ? new Set(names as ControllerName[]) : undefined;
 }
 

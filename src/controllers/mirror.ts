@@ -1,22 +1,22 @@
-// Keeps copies of Kubernetes' objects in Calico's datastore: what an informer sees is converted, queued and written;
-// from time to time all copies are compared with what they should be, and those that are surplus removed. Labels and
-// annotations somebody put on a copy are his.
+// Keeps copies of Kubernetes objects in Calico's datastore: converts each object of an informer, queues it and writes it.
+// Periodically, all copies are compared with the desired ones, and copies without an object are deleted. Labels and annotations
+// that users add to a copy are kept.
 import { type Client, type Informer, NotFound, type ResourceName } from "../datastore/index.ts";
-import type { Logger } from "../lib/log.ts";
-import { describeError } from "../lib/log.ts";
+import type { Logger } from "../lib/log/log.ts";
+import { describeError } from "../lib/log/log.ts";
 import { aborted } from "../lib/retry.ts";
 import type { KindName, Resource } from "../model/index.ts";
 import { sameJson } from "./same-json.ts";
 import { every, WorkQueue } from "./work-queue.ts";
-import { createLeniently, updateLeniently } from "./write.ts";
+import { createLeniently, updateLeniently } from "./lenient-writes.ts";
 
 export interface MirrorOptions<T> {
   readonly name: string;
   readonly kind: KindName;
   readonly source: Informer<T>;
-  /** The copy of an object; undefined while it is none's business, which leaves the copy as it is. */
+  /** Returns the copy of an object; undefined leaves the existing copy unchanged. */
   readonly convert: (object: T) => Resource | undefined;
-  /** Whether a resource of the kind is a copy of ours to keep. */
+  /** Whether this mirror manages the resource. Resources of users have other names. */
   readonly owns: (resource: Resource) => boolean;
   readonly client: Client;
   readonly log: Logger;
@@ -26,10 +26,10 @@ export interface MirrorOptions<T> {
 
 export class Mirror<T> {
   readonly #options: MirrorOptions<T>;
-  /** By the copy's key. */
-  readonly #wanted = new Map<string, Resource>();
-  /** From an object's key to its copy's. */
-  readonly #copies = new Map<string, string>();
+  /** Desired copies, by the key of the copy. */
+  readonly #desired = new Map<string, Resource>();
+  /** Keys of copies, by the key of the Kubernetes object. */
+  readonly #copyKeys = new Map<string, string>();
   readonly #queue: WorkQueue;
 
   constructor(options: MirrorOptions<T>) {
@@ -38,7 +38,7 @@ export class Mirror<T> {
       name: options.name,
       work: (key, signal) => this.#write(key, signal),
       log: options.log,
-      ...(options.workers === undefined ? {} : { workers: options.workers }),
+      workers: options.workers,
     });
   }
 
@@ -55,62 +55,65 @@ export class Mirror<T> {
   }
 
   #onObject(sourceKey: string, object: T | undefined): void {
-    const known = this.#copies.get(sourceKey);
+    const copyKey = this.#copyKeys.get(sourceKey);
     if (object === undefined) {
-      this.#copies.delete(sourceKey);
-      if (known === undefined) return;
-      this.#wanted.delete(known);
-      this.#queue.add(known);
+      this.#copyKeys.delete(sourceKey);
+      if (copyKey === undefined) return;
+      this.#desired.delete(copyKey);
+      this.#queue.add(copyKey);
       return;
     }
     const copy = this.#options.convert(object);
     if (copy === undefined) return;
-    const key = textOf(copy);
-    this.#copies.set(sourceKey, key);
-    if (sameJson(this.#wanted.get(key)?.spec, copy.spec)) return;
-    this.#wanted.set(key, copy);
+    const key = keyOf(copy);
+    this.#copyKeys.set(sourceKey, key);
+    if (sameJson(this.#desired.get(key)?.spec, copy.spec)) return;
+    this.#desired.set(key, copy);
     this.#queue.add(key);
   }
 
-  /** Queues what is missing, changed or surplus. */
+  /** Queues the copies that are missing, different or without an object. */
   async #reconcile(signal: AbortSignal): Promise<void> {
     const { client, kind, owns, log, name } = this.#options;
     try {
       const { items } = await client.list({ kind }, { signal });
-      const missing = new Set(this.#wanted.keys());
+      const missing = new Set(this.#desired.keys());
       for (const resource of items.filter(owns)) {
-        const key = textOf(resource);
+        const key = keyOf(resource);
         missing.delete(key);
-        if (!sameJson(this.#wanted.get(key)?.spec, resource.spec)) this.#queue.add(key);
+        if (!sameJson(this.#desired.get(key)?.spec, resource.spec)) this.#queue.add(key);
       }
       for (const key of missing) this.#queue.add(key);
     } catch (error) {
       if (!signal.aborted)
-        log.warn("cannot compare copies with their originals", { name, error: describeError(error) });
+        log.warn("cannot compare copies with Kubernetes objects, retrying in the next period", {
+          controller: name,
+          error: describeError(error),
+        });
     }
   }
 
   async #write(key: string, signal: AbortSignal): Promise<void> {
     const { client, kind, log } = this.#options;
     const name = nameOf(kind, key);
-    const wanted = this.#wanted.get(key);
-    const current = await found(client.get(name, { signal }));
-    if (wanted === undefined) {
+    const desired = this.#desired.get(key);
+    const current = await ignoreNotFound(client.get(name, { signal }));
+    if (desired === undefined) {
       if (current === undefined) return;
-      await found(client.delete(name, { signal }));
-      log.info("removed a copy whose original is gone", { kind, key });
+      await ignoreNotFound(client.delete(name, { signal }));
+      log.info("deleted the copy of a deleted Kubernetes object", { kind, key });
       return;
     }
     if (current === undefined) {
-      await createLeniently(client, wanted, signal);
+      await createLeniently(client, desired, signal);
       return;
     }
-    if (sameJson(current.spec, wanted.spec)) return;
-    await updateLeniently(client, { ...current, spec: wanted.spec } as Resource, signal);
+    if (sameJson(current.spec, desired.spec)) return;
+    await updateLeniently(client, { ...current, spec: desired.spec } as Resource, signal);
   }
 }
 
-const textOf = ({ metadata }: Resource): string =>
+const keyOf = ({ metadata }: Resource): string =>
   metadata.namespace === undefined ? metadata.name : `${metadata.namespace}/${metadata.name}`;
 
 function nameOf(kind: KindName, key: string): ResourceName {
@@ -118,8 +121,7 @@ function nameOf(kind: KindName, key: string): ResourceName {
   return slash < 0 ? { kind, name: key } : { kind, namespace: key.slice(0, slash), name: key.slice(slash + 1) };
 }
 
-/** What is gone is gone. */
-async function found<R>(request: Promise<R>): Promise<R | undefined> {
+async function ignoreNotFound<R>(request: Promise<R>): Promise<R | undefined> {
   try {
     return await request;
   } catch (error) {

@@ -1,4 +1,5 @@
-// One run of the controllers, from what the environment says to the moment something else should run.
+// Runs the controllers once: reads the configuration, waits for the leader lease, starts the controllers, and returns when the
+// configuration changes or the lease is lost.
 //
 //   environment ─┐
 //   KubeControllersConfiguration ─► RunningConfig ─► leader? ─► policy, namespace, serviceaccount, workloadendpoint  (etcd)
@@ -20,26 +21,26 @@ import {
   recordVersion,
 } from "../datastore/index.ts";
 import { Ipam } from "../ipam/index.ts";
-import { HealthAggregator } from "../lib/health.ts";
-import { describeError, type Logger, type LogLevel } from "../lib/log.ts";
+import { HealthAggregator } from "../lib/http/health.ts";
+import { describeError, type Logger, type LogLevel } from "../lib/log/log.ts";
 import { MetricsRegistry } from "../lib/metrics.ts";
-import { healthPages, metricsPages } from "../lib/pages.ts";
-import { addProcessMetrics } from "../lib/process-metrics.ts";
+import { healthPages, metricsPages } from "../lib/http/pages.ts";
+import { addProcessMetrics } from "../lib/process/process-metrics.ts";
 import { delay } from "../lib/retry.ts";
 import { type CertificateTimings, startCertificates } from "./certificates/start.ts";
 import { compactPeriodically } from "./compaction.ts";
 import type { RunningConfig } from "./configuration.ts";
-import { ConfigurationKeeper } from "./configuration-keeper.ts";
+import { ConfigurationWatcher } from "./configuration-watcher.ts";
 import { namespaceCopies, policyCopies, serviceAccountCopies } from "./copies.ts";
 import { EndpointLabels } from "./endpoint-labels.ts";
 import { type EnvironmentSettings, type LogSeverity, readEnvironment } from "./environment.ts";
-import { Feed } from "./feed.ts";
-import { HEALTH_TIMINGS, Readings, watchHealth } from "./health.ts";
+import { DatastoreCache } from "./datastore-cache.ts";
+import { HEALTH_TIMINGS, HealthStatus, watchHealth } from "./health-status.ts";
 import { startLoadBalancer } from "./load-balancer/start.ts";
-import { Leadership, type LeaderTimings, leaderTimings, NotLeading } from "./leader.ts";
+import { Leadership, type LeaderTimings, leaderTimings, NotLeader } from "./leader-election.ts";
 import { startNative } from "./native/start.ts";
 import { startNodeControllers } from "./node-controllers.ts";
-import { offerPages } from "./pages.ts";
+import { servePagesOn } from "./pages.ts";
 import { migrateWhenRolledOut } from "./policy-names.ts";
 
 export interface RunOptions {
@@ -48,7 +49,7 @@ export interface RunOptions {
   /** 0 = none. */
   readonly healthPort: number;
   readonly logger: (level: LogLevel | "none") => Logger;
-  /** It ran before: then a datastore that does not answer is waited for as long as it takes. */
+  /** If true, waits without a time limit for a datastore that does not answer. */
   readonly isRestart?: boolean;
   /** Shorter in tests. */
   readonly timings?: {
@@ -59,7 +60,7 @@ export interface RunOptions {
   };
 }
 
-/** Nothing to wait for: the program ends with this said. */
+/** Ends the program with its message, because a retry is useless or the time for retries is over. */
 export class StartupFailure extends Error {
   override readonly name = "StartupFailure";
 }
@@ -69,23 +70,23 @@ const STARTUP_RETRY_MS = 5_000;
 const NAMESPACE_FILE = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 const LEASE = "calico-kube-controllers";
 
-/** Ends when something else should run, or by the signal. */
+/** Returns when the configuration changes, when the leader lease is lost, or when `signal` aborts. */
 export async function runControllers(options: RunOptions, signal: AbortSignal): Promise<void> {
   const { env } = options;
   const environment = readEnvironment(env);
   const startLog = options.logger(levelOf(environment.logSeverity ?? "Info"));
   const startedAt = new Date();
-  // Writes are for the replica that leads, and not for one that led a moment ago and was held up since (a stopped
-  // machine, a long pause): asked right before each is sent.
+  // Only the leader may write. Its lease may have expired since the last check if the process was paused (a stopped virtual
+  // machine, a long garbage collection), so the lease is checked right before each write is sent.
   let leadership: Leadership | undefined = undefined as Leadership | undefined;
   const beforeWrite = () => {
-    if (leadership?.mayWork === false) throw new NotLeading();
+    if (leadership?.isLeader === false) throw new NotLeader();
   };
   const health = new HealthAggregator();
-  const readings = new Readings(options.statusFile, health, startLog);
-  readings.set("Startup", false, "initialising datastore");
-  const patience = { attemptMs: options.timings?.startupMs ?? STARTUP_MS, isEndless: options.isRestart === true };
-  const starting = { readings, log: startLog, patience };
+  const healthStatus = new HealthStatus(options.statusFile, health, startLog);
+  healthStatus.set("Startup", false, "initialising datastore");
+  const limits = { attemptMs: options.timings?.startupMs ?? STARTUP_MS, isEndless: options.isRestart === true };
+  const starting = { healthStatus, log: startLog, limits };
   await using opened = await retryStartup("opened", () => open(env, startLog, beforeWrite), starting, signal);
   const { store, api } = opened;
   const client = clientOf(store, env, startLog);
@@ -97,35 +98,36 @@ export async function runControllers(options: RunOptions, signal: AbortSignal): 
     log: startLog,
     timings: options.timings?.leader ?? leaderTimings(environment.leaseMs),
   });
-  const keeper = new ConfigurationKeeper(client, environment, startLog);
-  const effective = await keeper.first(signal);
+  const watcher = new ConfigurationWatcher(client, environment, startLog);
+  const effective = await watcher.readFirst(signal);
   const { config } = effective;
   const log = options.logger(levelOf(config.logSeverity));
   const registry = new MetricsRegistry();
   addProcessMetrics(registry, startedAt);
-  await using _health = await offerPages("health", options.healthPort, healthPages(health), log);
-  await using _metrics = await offerPages("metrics", config.metricsPort, metricsPages(registry), log);
-  readings.set("Startup", true);
+  await using _health = await servePagesOn("health", options.healthPort, healthPages(health), log);
+  await using _metrics = await servePagesOn("metrics", config.metricsPort, metricsPages(registry), log);
+  healthStatus.set("Startup", true);
 
   const stop = new AbortController();
   const until = AbortSignal.any([signal, stop.signal]);
   const tasks: Promise<void>[] = [];
   const timings = { ...HEALTH_TIMINGS, periodMs: environment.healthMs ?? HEALTH_TIMINGS.periodMs };
-  if (config.healthChecks) tasks.push(watchHealth({ client, api, readings, log, timings }, until));
+  if (config.healthChecks) tasks.push(watchHealth({ client, api, healthStatus, log, timings }, until));
   try {
-    // A replica that waits also starts again when it should wait differently.
+    // A replica that waits for the lease also restarts when the configuration changes.
     const waiting = new AbortController();
     const whileWaiting = AbortSignal.any([until, waiting.signal]);
-    await Promise.race([leadership.acquire(until), keeper.differs(effective, whileWaiting)]);
+    await Promise.race([leadership.acquire(until), watcher.waitForChange(effective, whileWaiting)]);
     waiting.abort();
-    if (until.aborted || !leadership.mayWork) return;
-    // Elsewhere calico-node records it; on Kubernetes its account may only create a ClusterInformation.
+    if (until.aborted || !leadership.isLeader) return;
+    // With the other datastores, calico-node records the version. With the Kubernetes datastore, its account may create the
+    // ClusterInformation but not update it.
     if (store.name === "kubernetes")
       await recordVersion(client).catch((error: unknown) =>
-        log.warn("could not record the version of calico-ts", { error: describeError(error) }),
+        log.warn("cannot record the version of calico-ts in ClusterInformation", { error: describeError(error) }),
       );
     tasks.push(...startAll({ config, environment, env, store, api, client, log, registry, options }, until));
-    await Promise.race([keeper.follow(effective, until), leadership.hold(until)]);
+    await Promise.race([watcher.keepStatus(effective, until), leadership.hold(until)]);
   } finally {
     stop.abort();
     await Promise.allSettled(tasks);
@@ -150,13 +152,13 @@ function startAll(parts: Parts, signal: AbortSignal): Promise<void>[] {
   const workers = (variable: string) => Math.max(1, Number.parseInt(env[variable] ?? "1", 10) || 1);
   const running: Promise<void>[] = [];
   const copies = [
-    { section: config.policy, make: policyCopies, workers: workers("POLICY_WORKERS") },
-    { section: config.namespace, make: namespaceCopies, workers: workers("PROFILE_WORKERS") },
-    { section: config.serviceAccount, make: serviceAccountCopies, workers: workers("PROFILE_WORKERS") },
+    { section: config.policy, create: policyCopies, workers: workers("POLICY_WORKERS") },
+    { section: config.namespace, create: namespaceCopies, workers: workers("PROFILE_WORKERS") },
+    { section: config.serviceAccount, create: serviceAccountCopies, workers: workers("PROFILE_WORKERS") },
   ];
-  for (const { section, make, workers: count } of copies) {
+  for (const { section, create, workers: count } of copies) {
     if (section === undefined) continue;
-    const { source, mirror } = make({ api, client, log, workers: count, ...section });
+    const { source, mirror } = create({ api, client, log, workers: count, ...section });
     running.push(source.run(signal), mirror.run(signal));
   }
   if (config.workloadEndpoint !== undefined)
@@ -172,9 +174,9 @@ function startAll(parts: Parts, signal: AbortSignal): Promise<void>[] {
   if (config.node !== undefined || config.loadBalancer !== undefined) {
     const usePodCidr = env["USE_POD_CIDR"] === "true";
     const batchMs = parts.options.timings?.batchMs;
-    const feed = new Feed({ store, log, usePodCidr, ...(batchMs === undefined ? {} : { batchMs }) });
-    const shared = { ...parts, feed, usePodCidr, batchMs };
-    running.push(...startNodeControllers(shared, signal), ...startLoadBalancer(shared, signal), feed.run(signal));
+    const cache = new DatastoreCache({ store, log, usePodCidr, batchMs });
+    const shared = { ...parts, cache, usePodCidr, batchMs };
+    running.push(...startNodeControllers(shared, signal), ...startLoadBalancer(shared, signal), cache.run(signal));
   }
   running.push(...startNative({ store, api, log }, signal));
   if (store.name === "kubernetes")
@@ -196,14 +198,15 @@ function startAll(parts: Parts, signal: AbortSignal): Promise<void>[] {
   return running;
 }
 
-/** `leases` is for the lease itself, by which all other writing is allowed. */
+/** The client `leases` writes the leader lease; it does not call `beforeWrite`, because it must write before this replica leads. */
 async function open(env: Environment, log: Logger, beforeWrite: () => void) {
-  const said = configFromEnvironment(env);
-  const chosen = chooseDatastore(said, { env });
+  const settings = configFromEnvironment(env);
+  const chosen = chooseDatastore(settings, { env });
   if (chosen.type === "sqlite") throw new StartupFailure("the controllers need etcd or Kubernetes: set DATASTORE_TYPE");
-  const kubernetes = chooseDatastore({ ...said, datastoreType: "kubernetes" }, { env });
+  const kubernetes = chooseDatastore({ ...settings, datastoreType: "kubernetes" }, { env });
   if (kubernetes.type !== "kubernetes") throw new StartupFailure("no Kubernetes API server: set KUBECONFIG");
-  const onUnreadable = (error: Error) => log.warn("an entry of the datastore cannot be read", { error: error.message });
+  const onUnreadable = (error: Error) =>
+    log.warn("datastore entry cannot be read, ignoring it", { error: error.message });
   const store = await openDatastore(
     chosen.type === "kubernetes" ? { ...chosen, clientQps: chosen.clientQps ?? 500, clientBurst: 1000 } : chosen,
     { onUnreadable, beforeWrite, log },
@@ -236,31 +239,34 @@ function clientOf(store: Datastore, env: Environment, log: Logger): Client {
   return new Client(store, { log, addresses, facts: { clusterType: env["CLUSTER_TYPE"] || "k8s" } });
 }
 
-/** A datastore that does not answer for a minute is a reason to be started anew, with whatever was repaired. */
+/**
+ * Retries for one minute, then fails, so that the program is restarted with new files and settings, such as a corrected
+ * certificate. After a restart within the process there is no limit.
+ */
 async function retryStartup<T>(
-  /** What cannot be done to the datastore, for messages. */
-  done: string,
+  /** For messages: "the datastore cannot be OPERATION". */
+  operation: string,
   attempt: (limit: AbortSignal) => Promise<T>,
-  given: {
-    readonly readings: Readings;
+  startup: {
+    readonly healthStatus: HealthStatus;
     readonly log: Logger;
-    readonly patience: { readonly attemptMs: number; readonly isEndless: boolean };
+    readonly limits: { readonly attemptMs: number; readonly isEndless: boolean };
   },
   signal: AbortSignal,
 ): Promise<T> {
-  const { readings, log, patience } = given;
+  const { healthStatus, log, limits } = startup;
   const started = performance.now();
   for (;;)
     try {
-      return await attempt(AbortSignal.any([signal, AbortSignal.timeout(patience.attemptMs)]));
+      return await attempt(AbortSignal.any([signal, AbortSignal.timeout(limits.attemptMs)]));
     } catch (error) {
       signal.throwIfAborted();
       if (error instanceof StartupFailure || error instanceof InvalidConfig) throw error;
-      const reason = `the datastore cannot be ${done}: ${describeError(error)}`;
-      if (!patience.isEndless && performance.now() - started >= patience.attemptMs) throw new StartupFailure(reason);
-      readings.set("CalicoDatastore", false, reason);
-      log.error(`the datastore cannot be ${done}; trying again`, { error: describeError(error) });
-      await delay(Math.min(STARTUP_RETRY_MS, patience.attemptMs), signal);
+      const reason = `the datastore cannot be ${operation}: ${describeError(error)}`;
+      if (!limits.isEndless && performance.now() - started >= limits.attemptMs) throw new StartupFailure(reason);
+      healthStatus.set("CalicoDatastore", false, reason);
+      log.error(`the datastore cannot be ${operation}, retrying`, { error: describeError(error) });
+      await delay(Math.min(STARTUP_RETRY_MS, limits.attemptMs), signal);
     }
 }
 

@@ -1,4 +1,4 @@
-// Equality of values as JSON has it: fields that are undefined are absent, maps have no order.
+// Compares two values as JSON: a field that is undefined equals a missing field, and the order of fields is ignored.
 
 export function sameJson(a: unknown, b: unknown): boolean {
   if (a === b) return true;

@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
-import { createLogger, silentLogger } from "../lib/log.ts";
+import { createLogger, silentLogger } from "../lib/log/log.ts";
 import { eventually } from "../lib/testing/eventually.ts";
 import { WorkQueue } from "./work-queue.ts";
 
-test("TC-K12 an object that fails is tried five times more, then left until it is looked at again", async () => {
+test("TC-K12 a key that fails is retried five times, and then not until it is added again", async () => {
   const stop = new AbortController();
   const lines: string[] = [];
   let tries = 0;
@@ -13,21 +13,21 @@ test("TC-K12 an object that fails is tried five times more, then left until it i
       tries++;
       throw new Error("no");
     },
-    log: createLogger({ level: "error", write: ({ sentence }) => void lines.push(sentence) }),
+    log: createLogger({ level: "error", write: ({ message }) => void lines.push(message) }),
     backoff: { firstMs: 1, maxMs: 2 },
   });
   const running = queue.run(stop.signal);
   queue.add("a");
   await eventually(() => queue.isIdle && tries > 0);
   expect([tries, lines.length]).toEqual([6, 1]);
-  queue.add("a"); // the reconciler
+  queue.add("a"); // as the periodic comparison does
   await eventually(() => queue.isIdle && tries > 6);
   expect(tries).toBe(12);
   stop.abort();
   await running;
 });
 
-test("TC-K12 a failure is forgotten by the next success", async () => {
+test("TC-K12 a success resets the number of failures", async () => {
   const stop = new AbortController();
   let tries = 0;
   const queue = new WorkQueue({
@@ -47,7 +47,7 @@ test("TC-K12 a failure is forgotten by the next success", async () => {
   await running;
 });
 
-test("one key is worked on by one worker at a time, and once more when asked for meanwhile", async () => {
+test("one worker at a time processes a key, and once more if the key is added meanwhile", async () => {
   const stop = new AbortController();
   const doing = new Map<string, number>();
   const done: string[] = [];

@@ -1,6 +1,6 @@
-// Keys that want work, each at most once in the queue and by one worker at a time. A key that fails comes back after a
-// while, five times; then it waits until somebody asks for it again.
-import { describeError, type Logger } from "../lib/log.ts";
+// Processes queued keys. A key is in the queue at most once, and at most one worker processes it. A key that fails is retried
+// with growing delays, five times; after that it is processed only when it is added again.
+import { describeError, type Logger } from "../lib/log/log.ts";
 import { type Backoff, backoffDelay, pause } from "../lib/retry.ts";
 
 const RETRIES = 5;
@@ -20,8 +20,8 @@ export class WorkQueue {
   readonly #options: WorkQueueOptions;
   readonly #waiting = new Set<string>();
   readonly #busy = new Set<string>();
-  /** Asked for while it was being worked on. */
-  readonly #again = new Set<string>();
+  /** Keys that were added while a worker processed them. */
+  readonly #addedWhileBusy = new Set<string>();
   readonly #failures = new Map<string, number>();
   readonly #timers = new Map<string, ReturnType<typeof setTimeout>>();
   #wake: (() => void)[] = [];
@@ -30,7 +30,7 @@ export class WorkQueue {
     this.#options = options;
   }
 
-  /** Nothing waits, runs, or will come back by itself. */
+  /** No key is waiting, being processed, or scheduled for a retry. */
   get isIdle(): boolean {
     return this.#waiting.size + this.#busy.size + this.#timers.size === 0;
   }
@@ -38,12 +38,12 @@ export class WorkQueue {
   add(key: string): void {
     clearTimeout(this.#timers.get(key));
     this.#timers.delete(key);
-    if (this.#busy.has(key)) this.#again.add(key);
+    if (this.#busy.has(key)) this.#addedWhileBusy.add(key);
     else this.#waiting.add(key);
     this.#wake.shift()?.();
   }
 
-  /** Until the signal aborts; work under way is let finish. */
+  /** Returns after the signal aborts and the work in progress has finished. */
   async run(signal: AbortSignal): Promise<void> {
     const stop = () => {
       for (const timer of this.#timers.values()) clearTimeout(timer);
@@ -69,24 +69,24 @@ export class WorkQueue {
         await this.#options.work(key, signal);
         this.#failures.delete(key);
       } catch (error) {
-        if (!signal.aborted) this.#failed(key, error);
+        if (!signal.aborted) this.#scheduleRetry(key, error);
       }
       this.#busy.delete(key);
-      if (this.#again.delete(key)) this.add(key);
+      if (this.#addedWhileBusy.delete(key)) this.add(key);
     }
   }
 
-  #failed(key: string, error: unknown): void {
+  #scheduleRetry(key: string, error: unknown): void {
     const { name, log, retries = RETRIES } = this.#options;
     const failures = (this.#failures.get(key) ?? 0) + 1;
     const fields = { controller: name, key, error: describeError(error) };
     if (failures > retries) {
       this.#failures.delete(key);
-      log.error("gave up on an object until it is looked at again", fields);
+      log.error("cannot update object, no more retries until the next change or full comparison", fields);
       return;
     }
     this.#failures.set(key, failures);
-    log.warn("an object could not be brought up to date; trying again", { ...fields, failures });
+    log.warn("cannot update object, retrying", { ...fields, failures });
     this.#timers.set(
       key,
       setTimeout(() => this.add(key), backoffDelay(this.#options.backoff ?? BACKOFF, failures - 1)),
@@ -94,7 +94,7 @@ export class WorkQueue {
   }
 }
 
-/** Runs `work` every so often, the first time after one period, until the signal aborts. */
+/** Runs `work` periodically, the first time after one period, until the signal aborts. */
 export async function every(periodMs: number, signal: AbortSignal, work: () => Promise<void> | void): Promise<void> {
   while (!signal.aborted) {
     await pause(periodMs, signal);

@@ -1,11 +1,11 @@
-// Ways to the other nodes, by what the pools ask for: VXLAN, IPIP, or plain routes.
-import type { RouteKernel } from "../kernel/index.ts";
-import type { IpVersion } from "../lib/ip.ts";
-import type { Logger } from "../lib/log.ts";
-import type { Manager, Reconciler } from "./manager.ts";
+// Creates the parts that connect this node to other nodes: VXLAN, IPIP or routes without encapsulation, as the pools require.
+import type { Rtnetlink } from "../kernel/index.ts";
+import type { IpVersion } from "../lib/ip/ip.ts";
+import type { Logger } from "../lib/log/log.ts";
+import type { Manager, Reconciler } from "./loop/manager.ts";
 import { type ClusterRouteKind, ClusterRoutes } from "./managers/cluster-routes.ts";
 import type { EndpointRegistry } from "./managers/endpoint-registry.ts";
-import type { Mtus } from "./mtu.ts";
+import type { Mtus } from "./host/mtu.ts";
 import type { DataplaneFacts, DataplaneParameters } from "./parameters.ts";
 import { exclusiveProtocol } from "./routes/ownership.ts";
 import type { RouteTable } from "./routes/route-table.ts";
@@ -16,17 +16,17 @@ export function createClusterNetwork(options: {
   readonly parameters: DataplaneParameters;
   readonly facts: DataplaneFacts;
   readonly mtus: Mtus;
-  readonly kernel: RouteKernel;
+  readonly kernel: Rtnetlink;
   readonly registry: EndpointRegistry;
   readonly versions: readonly IpVersion[];
-  /** None when routes are somebody else's: tunnels and their neighbours are ours all the same. */
+  /** Undefined if Felix does not write routes. Tunnels and their neighbours are written anyway. */
   readonly tables: readonly RouteTable[] | undefined;
-  /** For a tunnel that was made or found good. */
-  readonly switchOffChecksums?: (device: string) => void;
+  /** Called after each check of a tunnel device. */
+  readonly disableChecksumOffload?: (device: string) => void;
   readonly logger: Logger;
 }): { readonly managers: readonly Manager[]; readonly links: readonly Reconciler[] } {
   const { parameters, facts, mtus, kernel, registry, versions, tables, logger } = options;
-  const { switchOffChecksums: afterwards } = options;
+  const { disableChecksumOffload: onReady } = options;
   const managers: Manager[] = [];
   const links: Reconciler[] = [];
   const exclusive = exclusiveProtocol(parameters.DeviceRouteProtocol);
@@ -44,7 +44,7 @@ export function createClusterNetwork(options: {
       table,
       registry,
       exclusiveProtocol: exclusive,
-      ...(tunnel === undefined ? {} : { tunnel }),
+      tunnel,
     });
     managers.push(manager);
     return manager;
@@ -66,7 +66,7 @@ export function createClusterNetwork(options: {
       registry,
       routes: manager,
       logger,
-      ...(afterwards === undefined ? {} : { afterwards }),
+      onReady,
     });
     managers.push(vxlan.manager);
     links.push(...vxlan.links);
@@ -84,7 +84,7 @@ export function createClusterNetwork(options: {
           address,
           kernel,
           logger,
-          ...(afterwards === undefined ? {} : { afterwards }),
+          onReady,
         }),
       );
   }
@@ -93,4 +93,5 @@ export function createClusterNetwork(options: {
   return { managers, links };
 }
 
+/** Ignores routes. */
 const UNWRITTEN: Pick<RouteTable, "set" | "remove"> = { set: () => {}, remove: () => {} };

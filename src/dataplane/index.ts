@@ -1,11 +1,11 @@
-// The Linux dataplane, as felix sees it.
-export { type AppliedRound, watchdogMs } from "./apply-loop.ts";
+// The interface of the Linux dataplane to Felix.
+export { type AppliedRound, watchdogMs } from "./loop/apply-loop.ts";
 export { LinuxDataplane, type LinuxDataplaneOptions } from "./linux-dataplane.ts";
-export type { LinuxKernel } from "./linux-kernel.ts";
-export * from "./manager.ts";
+export type { LinuxKernel } from "./host/linux-kernel.ts";
+export * from "./loop/manager.ts";
 export * from "./parameters.ts";
-export type { RulesKernel } from "./rule-planes.ts";
-export type { Refused } from "./rules/refused.ts";
-export { type DataplaneSizes, DataplaneStats } from "./stats.ts";
-export { hasIpv6, hasIpvsDevice, openLinuxKernel } from "./open-kernel.ts";
-export { removeDataplane } from "./removal.ts";
+export type { RulesKernel } from "./rule-backend.ts";
+export type { RejectedItem } from "./rules/fallback/rejection-log.ts";
+export { type DataplaneSizes, DataplaneStats } from "./loop/stats.ts";
+export { hasIpv6, hasIpvsDevice, openLinuxKernel } from "./host/open-kernel.ts";
+export { removeDataplane } from "./cleanup/removal.ts";

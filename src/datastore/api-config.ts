@@ -11,7 +11,7 @@ interface Setting {
 
 const text = (variable?: string): Setting & { readonly type: "text" } => ({
   type: "text",
-  ...(variable === undefined ? {} : { variable }),
+  variable,
 });
 
 const SETTINGS = {

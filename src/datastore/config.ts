@@ -1,7 +1,7 @@
 // Which datastore was meant, with everything its driver needs, and the way to open it. The driver is loaded only then.
 import { existsSync } from "node:fs";
 import { join } from "node:path";
-import type { Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log/log.ts";
 import type { ApiConfig, Environment } from "./api-config.ts";
 import type { Datastore } from "./datastore.ts";
 import { InvalidConfig, type UnreadableEntry } from "./errors.ts";
@@ -124,8 +124,8 @@ function etcdConfig(api: ApiConfig): EtcdConfig {
   return {
     type: "etcdv3",
     endpoints,
-    ...(discoverySrv === undefined ? {} : { discoverySrv }),
-    ...(username === undefined || password === undefined ? {} : { credentials: { username, password } }),
+    discoverySrv,
+    credentials: username === undefined || password === undefined ? undefined : { username, password },
     ...etcdTls(api),
   };
 }
@@ -144,9 +144,9 @@ function etcdTls(api: ApiConfig): { tls?: EtcdTls } {
     throw new InvalidConfig("an etcd client certificate needs its key and a key its certificate: give both or none");
   return {
     tls: {
-      ...(ca === undefined ? {} : { ca }),
-      ...(cert === undefined ? {} : { cert }),
-      ...(key === undefined ? {} : { key }),
+      ca,
+      cert,
+      key,
     },
   };
 }
@@ -170,24 +170,22 @@ function knowsKubernetes(api: ApiConfig, surroundings: Surroundings): boolean {
 function kubernetesConfig(api: ApiConfig, surroundings: Surroundings): KubernetesConfig {
   const named = api.kubeconfig ?? api.kubeconfigInline ?? api.k8sAPIEndpoint;
   const kubeconfig = api.kubeconfig ?? (named === undefined ? homeKubeconfig(surroundings) : undefined);
-  const given = <N extends string, V>(name: N, value: V | undefined) =>
-    (value === undefined ? {} : { [name]: value }) as { [P in N]?: V };
   return {
     type: "kubernetes",
-    ...given("kubeconfig", kubeconfig),
-    ...given("kubeconfigInline", api.kubeconfigInline),
-    ...given("currentContext", api.k8sCurrentContext),
-    ...given("apiEndpoint", api.k8sAPIEndpoint),
-    ...given("keyFile", api.k8sKeyFile),
-    ...given("certFile", api.k8sCertFile),
-    ...given("caFile", api.k8sCAFile),
-    ...given("token", api.k8sAPIToken),
+    kubeconfig,
+    kubeconfigInline: api.kubeconfigInline,
+    currentContext: api.k8sCurrentContext,
+    apiEndpoint: api.k8sAPIEndpoint,
+    keyFile: api.k8sKeyFile,
+    certFile: api.k8sCertFile,
+    caFile: api.k8sCAFile,
+    token: api.k8sAPIToken,
     insecureSkipTlsVerify: api.k8sInsecureSkipTLSVerify ?? false,
     disableNodePoll: api.k8sDisableNodePoll ?? false,
     usePodCidr: api.usePodCIDR ?? false,
-    ...given("interfacePrefix", surroundings.env["FELIX_INTERFACEPREFIX"]?.split(",")[0]?.trim() || undefined),
-    ...given("clientQps", api.k8sClientQPS),
-    ...given("clientBurst", api.k8sClientBurst),
-    ...given("apiGroup", api.calicoAPIGroup),
+    interfacePrefix: surroundings.env["FELIX_INTERFACEPREFIX"]?.split(",")[0]?.trim() || undefined,
+    clientQps: api.k8sClientQPS,
+    clientBurst: api.k8sClientBurst,
+    apiGroup: api.calicoAPIGroup,
   };
 }

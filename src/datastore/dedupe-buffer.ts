@@ -1,7 +1,7 @@
 // Between a fast source and a slow consumer: holds at most one update per key, the newest. A key that comes and goes
 // before the consumer hears of it is never told. When the source starts over, what it does not tell again is deleted.
 import { type Key, keyPath, parseKeyPath } from "../model/index.ts";
-import { nextTurn } from "../lib/retry.ts";
+import { yieldToEventLoop } from "../lib/retry.ts";
 import type { SyncerSink, SyncerUpdate, SyncStatus } from "./syncer.ts";
 
 /** What waits is an update or a status. */
@@ -73,7 +73,7 @@ export class DedupeBuffer implements SyncerSink {
           const until = performance.now() + SLICE_MS;
           do this.#feed(sink);
           while (this.#queue.size > 0 && !signal.aborted && performance.now() < until);
-          await nextTurn();
+          await yieldToEventLoop();
         }
       }
     } finally {

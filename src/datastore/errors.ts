@@ -117,7 +117,7 @@ export class NotServed extends DatastoreError {
     options?: ErrorOptions & {
       readonly isConfirmed?: (signal: AbortSignal) => Promise<boolean>;
       readonly isOptional?: boolean;
-      readonly untilServed?: ((signal: AbortSignal) => Promise<void>) | undefined;
+      readonly untilServed?: (signal: AbortSignal) => Promise<void>;
     },
   ) {
     super(`the server does not serve ${kind} (HTTP status 404)`, options);

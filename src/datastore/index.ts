@@ -1,7 +1,7 @@
 export * from "./api-config.ts";
 export * from "./client/client.ts";
 export { mayRecord, recordVersion, releaseVersion, versionToRecord } from "./client/cluster-version.ts";
-export type { AddressKeeper } from "./client/flow.ts";
+export type { AddressKeeper } from "./client/kind-hooks.ts";
 export { migratePolicyNames } from "./client/migrate-policy-names.ts";
 export type { ResourceName } from "./client/resources.ts";
 export { DEFAULT_ALLOW, DEFAULT_ALLOW_PROFILE } from "./client/static-profile.ts";
@@ -15,6 +15,7 @@ export { openSqlite, openSqliteInMemory } from "./sqlite/open.ts";
 export * from "./syncer.ts";
 export { DedupeBuffer } from "./dedupe-buffer.ts";
 export { createSyncer } from "./syncers.ts";
+export { ValidationFilter } from "./validation-filter.ts";
 export { type WatchedKind } from "./kind-updates.ts";
 export { OutageLog } from "./outage-log.ts";
 export { WatcherSyncer } from "./watcher-syncer.ts";

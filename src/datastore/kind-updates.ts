@@ -218,5 +218,5 @@ function makeUpdate({
   readonly revision: Revision | undefined;
   readonly change: SyncerUpdate["change"];
 }): SyncerUpdate {
-  return { key, value, change, ...(revision === undefined ? {} : { revision }) } as SyncerUpdate;
+  return { key, value, change, revision } as SyncerUpdate;
 }

@@ -14,7 +14,7 @@
 //
 // Delays between attempts grow up to `maxReconnectMs` while the server does not answer and up to `maxRetryMs` while it
 // refuses.
-import { backoffDelay, nextTurn, pause } from "../lib/retry.ts";
+import { backoffDelay, yieldToEventLoop, pause } from "../lib/retry.ts";
 import type { Revision } from "./datastore.ts";
 import { Compacted, DatastoreFailure, NotFound, NotServed, Unauthorized, Unavailable, Unsupported } from "./errors.ts";
 
@@ -110,8 +110,8 @@ export class ListAndWatch<Item, Event> {
   constructor(options: {
     readonly source: ListAndWatchSource<Item, Event>;
     readonly receiver: ListAndWatchReceiver<Item, Event>;
-    readonly timings?: Partial<SyncTimings> | undefined;
-    readonly nowMs?: (() => number) | undefined;
+    readonly timings?: Partial<SyncTimings>;
+    readonly nowMs?: () => number;
   }) {
     this.#source = options.source;
     this.#receiver = options.receiver;
@@ -139,7 +139,7 @@ export class ListAndWatch<Item, Event> {
       const { items, revision } = await this.#source.list({ signal, onPage });
       progress.start();
       for (let i = 0; i < items.length && !signal.aborted; i += ITEMS_PER_TURN) {
-        if (i > 0) await nextTurn();
+        if (i > 0) await yieldToEventLoop();
         this.#receiver.applyItems(items.slice(i, i + ITEMS_PER_TURN));
       }
       if (signal.aborted) return 0; // perhaps not all items were applied, so none may count as missing

@@ -1,11 +1,11 @@
 import { expect, test } from "bun:test";
-import { createLogger } from "../lib/log.ts";
+import { createLogger } from "../lib/log/log.ts";
 import { DatastoreFailure, Unavailable } from "./errors.ts";
 import { OutageLog } from "./outage-log.ts";
 
 function start() {
   const lines: string[] = [];
-  const write = ({ level, sentence }: { level: string; sentence: string }) => void lines.push(`${level}: ${sentence}`);
+  const write = ({ level, message }: { level: string; message: string }) => void lines.push(`${level}: ${message}`);
   const log = createLogger({ level: "info", write });
   return { lines, outages: new OutageLog({ server: "the datastore", log }) };
 }

@@ -6,7 +6,7 @@
 //   answers again              info   "the datastore answers again" (if a line above was logged)
 //   refuses a request          warn   "list or watch failed; retrying" (again if the reason changes)
 //   accepts it again           info   "list and watch succeed again"
-import { describeError, type Logger, silentLogger } from "../lib/log.ts";
+import { describeError, type Logger, silentLogger } from "../lib/log/log.ts";
 import { Unavailable } from "./errors.ts";
 
 /** Shorter interruptions, such as the restart of a server, are only visible at debug level and in the view's age. */
@@ -29,7 +29,7 @@ export class OutageLog implements Disposable {
   #loggedLevel: "none" | "warn" | "error" = "none";
 
   /** @param options.server as it is named in log lines: "the datastore" */
-  constructor(options: { readonly server: string; readonly log?: Logger | undefined }) {
+  constructor(options: { readonly server: string; readonly log?: Logger }) {
     this.#server = options.server;
     this.#log = options.log ?? silentLogger;
   }

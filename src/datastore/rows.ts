@@ -20,7 +20,7 @@ export interface RowChange {
   readonly value: string | null;
   readonly isNew: boolean;
   /** What it replaced, when the log still knows. */
-  readonly previous?: Pick<StoredRow, "value" | "revision"> | undefined;
+  readonly previous?: Pick<StoredRow, "value" | "revision">;
 }
 
 /** @throws UnreadableEntry */

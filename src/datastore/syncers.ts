@@ -1,5 +1,7 @@
 // What each consumer follows, and in which form.
 import {
+  bgpConfigurationProcessor,
+  bgpPeerProcessor,
   clusterInformationProcessor,
   felixConfigProcessor,
   felixNodeProcessor,
@@ -8,7 +10,9 @@ import {
   type KindName,
   networkSetProcessor,
   passThrough,
-  passThroughOf,
+  liveMigrationProcessor,
+  endpointSliceProcessor,
+  kubernetesServiceProcessor,
   policyProcessor,
   poolProcessor,
   profileProcessor,
@@ -55,7 +59,7 @@ const KINDS_OF: Readonly<Record<SyncerName, (datastore: Datastore, options: Sync
             stored({
               type: "blockAffinity",
               affinityType: "host",
-              ...(options.hostname === undefined ? {} : { host: options.hostname }),
+              host: options.hostname,
             }),
           ]),
     ],
@@ -64,7 +68,7 @@ const KINDS_OF: Readonly<Record<SyncerName, (datastore: Datastore, options: Sync
       stored({
         type: "resource",
         kind: "Node",
-        ...(options.hostname === undefined ? {} : { name: options.hostname }),
+        name: options.hostname,
       }),
     ],
     "node-status": () => [resources("CalicoNodeStatus")],
@@ -86,17 +90,17 @@ function felixLeaderKinds(datastore: Datastore, options: SyncerOptions): readonl
     resources("WorkloadEndpoint", workloadEndpointProcessor),
     resources("HostEndpoint", hostEndpointProcessor()),
     resources("Node", felixNodeProcessor({ usePodCidr })),
-    resources("BGPConfiguration", passThroughOf("BGPConfiguration")),
-    resources("BGPPeer", passThroughOf("BGPPeer")),
+    resources("BGPConfiguration", bgpConfigurationProcessor),
+    resources("BGPPeer", bgpPeerProcessor),
     // OpenStack's driver writes them to etcd.
-    resources("LiveMigration", passThroughOf("LiveMigration")),
+    resources("LiveMigration", liveMigrationProcessor),
     ...(usePodCidr ? [] : [stored({ type: "block" })]),
     ...(datastore.name === "kubernetes"
       ? [
           resources("KubernetesNetworkPolicy", policyProcessor),
           resources("KubernetesClusterNetworkPolicy", policyProcessor),
-          resources("KubernetesEndpointSlice", passThroughOf("KubernetesEndpointSlice")),
-          resources("KubernetesService", passThroughOf("KubernetesService")),
+          resources("KubernetesEndpointSlice", endpointSliceProcessor),
+          resources("KubernetesService", kubernetesServiceProcessor),
         ]
       : []),
   ];

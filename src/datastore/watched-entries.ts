@@ -1,6 +1,6 @@
 // Keeps the entries of some queries in memory, up to date by list-and-watch. A reader sees them as old as the watch delay;
 // an entry that is missing here may have been created meanwhile.
-import type { Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log/log.ts";
 import { keyMatches, keyPath, passThrough, type StoredKey, type StoredQuery } from "../model/index.ts";
 import type { Datastore, KeyOfQuery, Stored } from "./datastore.ts";
 import type { SyncerUpdate } from "./syncer.ts";

@@ -23,8 +23,8 @@ const resource = (
   spec: unknown = {},
   namespace?: string,
 ): { key: StoredKey; value: Resource } => ({
-  key: { type: "resource", kind, name, ...(namespace === undefined ? {} : { namespace }) },
-  value: { apiVersion: API_VERSION, kind, metadata: { name, ...(namespace === undefined ? {} : { namespace }) }, spec },
+  key: { type: "resource", kind, name, namespace },
+  value: { apiVersion: API_VERSION, kind, metadata: { name, namespace }, spec },
 });
 
 /** Remembers what a consumer was told: `wait-for-ready`, `+path`, `~path`, `-path`. */

@@ -2,7 +2,7 @@
 // batches, and there is one status over all: in sync when every kind is, waiting while every kind is, resync in between.
 //
 //   Datastore ──list, watch──► ListAndWatch ──► KindUpdates (one per kind) ──► batch ──► SyncerSink
-import type { Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log/log.ts";
 import type { Datastore } from "./datastore.ts";
 import { type KindListener, KindUpdates, type WatchedKind } from "./kind-updates.ts";
 import { ListAndWatch, type SyncTimings } from "./list-and-watch.ts";

@@ -1,28 +1,26 @@
-// The node agent from start to end.
+// Runs the node agent (Felix) from start to exit.
 //
-//   1  early log, health, signals
-//   2  settings and datastore, however long it takes          load-config.ts
-//   3  log, health port and watchdog times as the settings say
-//   4  the dataplane; it hears the settings before anything else
+//   1  open the early log, the health server and signal handlers
+//   2  wait for settings and the datastore                          load-config.ts
+//   3  configure log, health port and watchdog timeouts
+//   4  start the dataplane; the settings are its first message      drivers/open.ts
 //   5  datastore or Typha ─► graph runner ─► dataplane ─► reports ─► status
-//   6  metrics; then it waits for a reason to end             shutdown.ts
+//   6  serve metrics, then wait for a reason to exit                shutdown.ts
 import { CalculationGraph, type ConfigLayers, type DataplaneMessage, type GraphUpdate } from "../calc/index.ts";
-import { DEFAULT_ALLOW, DEFAULT_ALLOW_PROFILE } from "../datastore/index.ts";
-import { DEFAULT_NODENAME_FILE, openRouteKernel, openWireguard } from "../kernel/index.ts";
-import { BUILD } from "../lib/build.ts";
-import { HealthAggregator } from "../lib/health.ts";
-import { describeError, type Logger } from "../lib/log.ts";
+import { DEFAULT_ALLOW, DEFAULT_ALLOW_PROFILE, ValidationFilter } from "../datastore/index.ts";
+import { DEFAULT_NODENAME_FILE, openRtnetlink, openWireguard } from "../kernel/index.ts";
+import { BUILD } from "../lib/process/build.ts";
+import { HealthAggregator } from "../lib/http/health.ts";
+import { describeError, type Logger } from "../lib/log/log.ts";
 import { MetricsRegistry } from "../lib/metrics.ts";
-import { keyPath, profileProcessor, type ResourceKey } from "../model/index.ts";
 import {
-  ConfigError,
-  type ConfigEngine,
-  type Environment,
   type FelixConfig,
-  isLeader,
-  type ParameterName,
-  PARAMETERS,
-} from "./config/index.ts";
+  type FelixSettingName,
+  keyPath,
+  profileProcessor,
+  type ResourceKey,
+} from "../model/index.ts";
+import { ConfigError, type ConfigEngine, type Environment, isLeader, settingsThatRestart } from "./config/index.ts";
 import { armDebugSwitches } from "./debug-switches.ts";
 import type { RunningDriver } from "./drivers/driver.ts";
 import { openDriver } from "./drivers/open.ts";
@@ -38,23 +36,24 @@ import { linuxMetrics, wireguardMetrics } from "./metrics/linux-metrics.ts";
 import { graphMetrics } from "./metrics/graph-metrics.ts";
 import { MetricsServer } from "./metrics/metrics-server.ts";
 import { processMetrics } from "./metrics/process-metrics.ts";
-import { EXIT_STUCK, failure, restart, Shutdown } from "./shutdown.ts";
+import { EXIT_ABNORMAL, failure, restart, Shutdown } from "./shutdown.ts";
 import { handleSignals } from "./signals.ts";
-import { ownerMover } from "./status/moved-owners.ts";
+import { ownerSwapper } from "./status/ipam-owners.ts";
 import { OwnNodeReporter } from "./status/own-node.ts";
 import { ProgrammedRevisions } from "./status/programmed.ts";
-import { RefusedReporter } from "./status/refused.ts";
+import { RejectedRulesReporter } from "./status/rejected-rules.ts";
 import { createStatusReporters } from "./status/reporters.ts";
 import { openSource, type Source } from "./syncer-source.ts";
-import { ValidationFilter } from "./validation-filter.ts";
 import { WireguardStart } from "./wireguard-start.ts";
 
 const GRAPH_TIMEOUT_MS = 30_000;
+/** An EndpointSlice of 1.5 MB can have so many addresses and ports that its IP set would have 10⁹ members. */
+const MAX_SLICE_MEMBERS = 100_000;
 
 export interface FelixOptions {
   readonly env: Environment;
   readonly configFile: string;
-  /** Print what the dataplane would be told, one line of JSON each, and touch nothing. */
+  /** Print the messages for the dataplane, one line of JSON each, and program nothing. */
   readonly dump?: boolean;
 }
 
@@ -83,13 +82,13 @@ export async function runFelix(options: FelixOptions): Promise<number> {
       onSettings: (config) => server.serve(healthAddress(config)),
     });
     log = openFelixLog(loaded.engine.config, counts, { screen });
-    for (const problem of loaded.problems) log.log.with({ part: "start" }).warn("a setting is not used", { problem });
+    for (const problem of loaded.problems) log.log.with({ part: "start" }).warn("setting ignored", { problem });
     signals.configure(loaded.engine.config, log.log);
     running = await start({ options, loaded, log: log.log, health, registry, shutdown });
     startup({ live: true, ready: true });
   } catch (error) {
     if (!shutdown.signal.aborted) {
-      log.log.error("could not start", { error: describeError(error) });
+      log.log.error("startup failed", { error: describeError(error) });
       const reason = error instanceof TooManyConnections ? restart : failure;
       shutdown.request(reason(describeError(error)));
     }
@@ -98,7 +97,7 @@ export async function runFelix(options: FelixOptions): Promise<number> {
     async () => {
       await running?.stopped;
     },
-    ({ text, code: exitCode }) => log.log.warn("ending", { reason: text, exitCode }),
+    ({ message, code: exitCode }) => log.log.warn("shutting down", { reason: message, exitCode }),
   );
   signals.remove();
   server.close();
@@ -108,12 +107,12 @@ export async function runFelix(options: FelixOptions): Promise<number> {
 }
 
 interface Running {
-  /** Resolves when everything that hears the end's signal has ended. */
+  /** Resolves when all tasks that use the shutdown signal have ended. */
   readonly stopped: Promise<void>;
   close(): void;
 }
 
-async function start(given: {
+async function start(inputs: {
   readonly options: FelixOptions;
   readonly loaded: Loaded;
   readonly log: Logger;
@@ -121,7 +120,7 @@ async function start(given: {
   readonly registry: MetricsRegistry;
   readonly shutdown: Shutdown;
 }): Promise<Running> {
-  const { options, loaded, log, health, registry, shutdown } = given;
+  const { options, loaded, log, health, registry, shutdown } = inputs;
   const { engine, store } = loaded;
   const { config } = engine;
   const { signal } = shutdown;
@@ -134,38 +133,38 @@ async function start(given: {
     log,
     onNoNode: (reason) => shutdown.request(failure(reason)),
   });
-  const rounds = dataplaneMetrics(registry);
+  const dataplaneStats = dataplaneMetrics(registry);
   if (config.PrometheusProcessMetricsEnabled) processMetrics(registry);
   const wireguard = options.dump === true ? undefined : await prepareWireguard({ config, store, log, signal });
-  const source = await openSource({ loaded, env: options.env, log, ...(wireguard !== undefined && { wireguard }) });
-  source.begin(signal); // it prepares its answer while we prepare for it
+  const source = await openSource({ loaded, env: options.env, log, wireguard });
+  source.begin(signal); // connects while the dataplane is being opened
   const programmed = new ProgrammedRevisions({
     host: config.FelixHostname,
     prefix: options.dump === true ? "" : config.EndpointStatusPathPrefix,
     log: log.with({ part: "status" }),
   });
   programmed.measure(registry);
-  const refused = new RefusedReporter({
+  const rejected = new RejectedRulesReporter({
     prefix: options.dump === true ? "" : config.EndpointStatusPathPrefix,
     log: log.with({ part: "status" }),
   });
-  refused.measure(registry);
+  rejected.measure(registry);
   const driver = await openDriver({
     config,
     onApplied: (round) => {
-      rounds.onApplied(round);
+      dataplaneStats.onApplied(round);
       if (round.isFirst) programmed.start();
       programmed.onApplied(round);
-      refused.onApplied();
+      rejected.onApplied();
     },
     onDataplane: (dataplane) => {
       linuxMetrics(registry, dataplane);
-      refused.listen(dataplane.refused);
+      rejected.connect(() => dataplane.rejected());
       if (config.PrometheusWireGuardMetricsEnabled)
-        wireguardMetrics(registry, config.FelixHostname, dataplane.wireguardDevices);
+        wireguardMetrics(registry, config.FelixHostname, () => dataplane.wireguardDevices());
     },
     onHostChange: (reason) => shutdown.request(restart(reason)),
-    onArrival: ownerMover({ store, log: log.with({ part: "status" }), signal }),
+    onArrival: ownerSwapper({ store, log: log.with({ part: "status" }), signal }),
     encapsulation: plan.encapsulation,
     log,
     health,
@@ -173,7 +172,7 @@ async function start(given: {
     dump: options.dump ?? false,
     nodenameFile: options.env["CALICO_NODENAME_FILE"] || DEFAULT_NODENAME_FILE,
   });
-  // Every message is counted: what a round has taken is told by their number.
+  // Every message is counted, because a round of the dataplane reports the number of messages that it has applied.
   const send = (message: DataplaneMessage) => {
     programmed.onMessage(message);
     driver.send(message);
@@ -183,9 +182,9 @@ async function start(given: {
   const graph = new CalculationGraph(plan.settings, {
     onMessage: (message) => {
       metrics.onMessage();
-      rounds.onMessage(message);
+      dataplaneStats.onMessage(message);
       if (message.type === "encapsulation" && !Bun.deepEquals(message, plan.encapsulation, true))
-        shutdown.request(restart("the pools ask for other tunnels"));
+        shutdown.request(restart("the IP pools require other tunnels"));
       send(message);
     },
     onConfig: (layers) => applyConfig({ engine, layers, driver: { send }, health, log, shutdown }),
@@ -193,8 +192,19 @@ async function start(given: {
     onStats: (stats) => metrics.onStats(stats),
     onPolicyTooLarge: (key) =>
       log.error("the policy needs too many IP sets; it denies everything", { part: "calc", policy: keyPath(key) }),
+    onNamespaceLimit: (namespace, state) =>
+      state === "within-limits"
+        ? log.info("policies of the namespace are within the limits again", { part: "calc", namespace })
+        : log.error("policies of the namespace exceed a limit; they deny everything", {
+            part: "calc",
+            namespace,
+            state,
+          }),
     onProfileMissing: (name) =>
-      log.warn("an endpoint lists a profile that is not there; its traffic is denied", { part: "calc", profile: name }),
+      log.warn("an endpoint lists a profile that does not exist; its traffic is denied", {
+        part: "calc",
+        profile: name,
+      }),
   });
   for (const update of builtInUpdates()) graph.update(update);
   const runner = new GraphRunner({
@@ -203,13 +213,14 @@ async function start(given: {
     filter: new ValidationFilter({
       log: log.with({ part: "validation" }),
       allowSpoofing: config.WorkloadSourceSpoofing === "Any",
-      onRefused: () => metrics.onRefused(),
+      maxSliceMembers: MAX_SLICE_MEMBERS,
+      onRejected: () => metrics.onRejected(),
     }),
     log: log.with({ part: "calc" }),
     health: health.register("CalculationGraph", { live: true, ready: true }, GRAPH_TIMEOUT_MS),
     metrics,
     programmed,
-    // An agent of a cluster that is not in charge follows settings only, not Nodes.
+    // In a cluster of another variant, the syncer sends no Nodes.
     ...(isLeader(config) && {
       ownNode: new OwnNodeReporter({
         host: config.FelixHostname,
@@ -220,7 +231,7 @@ async function start(given: {
     onFailure: (error) => shutdown.request(failure(`the calculation failed: ${describeError(error)}`)),
   });
   reportViewAge(source, { health, registry });
-  armDebugSwitches({ config, runner, driver, log, signal, panic: () => process.exit(EXIT_STUCK) });
+  armDebugSwitches({ config, runner, driver, log, signal, panic: () => process.exit(EXIT_ABNORMAL) });
   const tasks: Readonly<Record<string, Promise<void>>> = {
     dataplane: driver.run(signal),
     calculation: runner.run(signal),
@@ -241,21 +252,21 @@ async function start(given: {
   };
 }
 
-async function prepareWireguard(given: {
+async function prepareWireguard(inputs: {
   readonly config: FelixConfig;
   readonly store: Loaded["store"];
   readonly log: Logger;
   readonly signal: AbortSignal;
 }): Promise<WireguardStart | undefined> {
-  if (!given.config.UseInternalDataplaneDriver) return undefined;
-  const { links } = openRouteKernel();
-  const start = new WireguardStart({ ...given, links, openWireguard, log: given.log.with({ part: "start" }) });
+  if (!inputs.config.UseInternalDataplaneDriver) return undefined;
+  const { links } = openRtnetlink();
+  const start = new WireguardStart({ ...inputs, links, openWireguard, log: inputs.log.with({ part: "start" }) });
   await start.prepare();
   return start;
 }
 
-/** Settings as the datastore has them now: applied where that is possible, else a reason to start again. */
-function applyConfig(given: {
+/** Applies changed settings from the datastore. If one cannot be applied live, requests a restart. */
+function applyConfig(inputs: {
   readonly engine: ConfigEngine;
   readonly layers: ConfigLayers;
   readonly driver: Pick<RunningDriver, "send">;
@@ -263,8 +274,9 @@ function applyConfig(given: {
   readonly log: Logger;
   readonly shutdown: Shutdown;
 }): void {
-  const { engine, layers, driver, health, log, shutdown } = given;
-  let changed: ReadonlySet<ParameterName>;
+  const { engine, layers, driver, health, log, shutdown } = inputs;
+  const before = engine.config;
+  let changed: ReadonlySet<FelixSettingName>;
   try {
     changed = engine.update({
       "datastore (global)": layers.global,
@@ -273,11 +285,11 @@ function applyConfig(given: {
     });
   } catch (error) {
     if (!(error instanceof ConfigError)) throw error;
-    log.error("new settings cannot be used; the old ones stay in force", { error: error.message });
+    log.error("new settings are invalid; the previous settings stay in effect", { error: error.message });
     return;
   }
   if (changed.size === 0) return;
-  const needRestart = [...changed].filter((name) => !PARAMETERS[name].isLive);
+  const needRestart = settingsThatRestart(changed, before, engine.config);
   if (needRestart.length > 0) return shutdown.request(restart(`settings changed: ${needRestart.join(", ")}`));
   log.info("settings changed; applied without a restart", { settings: [...changed].join(", ") });
   health.overrideTimeouts(engine.config.HealthTimeoutOverrides);
@@ -285,13 +297,16 @@ function applyConfig(given: {
   driver.send(message);
 }
 
-/** What every cluster has without anybody having written it: the profile that allows everything. */
+/** Returns the objects that exist in every cluster without being stored: the profile that allows everything. */
 function builtInUpdates(): readonly GraphUpdate[] {
   const key: ResourceKey = { type: "resource", kind: "Profile", name: DEFAULT_ALLOW };
   return profileProcessor.process({ key, value: DEFAULT_ALLOW_PROFILE }, () => {}) as readonly GraphUpdate[];
 }
 
-/** An agent that has lost the datastore stays ready, because it enforces what it knows; this shows how old that is. */
+/**
+ * Reports how old the view of the datastore is. Felix stays ready when it loses the datastore, because it continues to
+ * enforce its last view.
+ */
 function reportViewAge(
   source: Pick<Source, "viewAgeMs">,
   { health, registry }: { readonly health: HealthAggregator; readonly registry: MetricsRegistry },
@@ -300,7 +315,7 @@ function reportViewAge(
   health.annotate("CalculationGraph", () => (seconds() === 0 ? "" : `view of the datastore is ${seconds()} s old`));
   registry.collect(
     "felix_datastore_view_age_seconds",
-    "Seconds since the datastore or Typha was last connected; 0 while it is.",
+    "Seconds since the connection to the datastore or Typha was lost; 0 while connected.",
     "gauge",
     () => [[{}, seconds()]],
   );

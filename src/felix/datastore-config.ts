@@ -1,4 +1,4 @@
-// How to reach the datastore, and the settings that stand in it: read once before the agent starts for good.
+// Determines how to connect to the datastore, and reads Felix's settings from it once at startup.
 import { type ConfigLayers, ConfigBatcher, type RawConfig } from "../calc/index.ts";
 import { type ApiConfig, configFromEnvironment, type Datastore, NotFound } from "../datastore/index.ts";
 import {
@@ -6,15 +6,19 @@ import {
   convertPool,
   felixConfigProcessor,
   felixNodeProcessor,
+  type FelixConfig,
   felixSettings,
+  ignoreUnreadable,
+  type Node,
   type Pool,
+  readNode,
   type Resource,
   type ResourceKey,
   type UpdateProcessor,
 } from "../model/index.ts";
-import type { Environment, FelixConfig, ResolvedConfig } from "./config/index.ts";
+import type { Environment, ResolvedConfig } from "./config/index.ts";
 
-/** What every program reads from the environment, with the agent's own settings over it. */
+/** Returns the datastore settings that all programs read from the environment, overridden by Felix's own settings. */
 export function datastoreSettings(env: Environment, { config, sources }: ResolvedConfig): ApiConfig {
   const isSet = (name: keyof FelixConfig) => sources.has(name);
   const endpoints =
@@ -23,10 +27,9 @@ export function datastoreSettings(env: Environment, { config, sources }: Resolve
       : isSet("EtcdAddr")
         ? `${config.EtcdScheme}://${config.EtcdAddr}`
         : undefined;
-  const given = configFromEnvironment(env);
   return {
-    ...given,
-    // A named address of etcd means etcd.
+    ...configFromEnvironment(env),
+    // A configured etcd address implies the datastore type etcdv3.
     ...(endpoints !== undefined && { etcdEndpoints: endpoints, datastoreType: "etcdv3" }),
     ...(isSet("DatastoreType") && { datastoreType: config.DatastoreType }),
     ...(isSet("EtcdKeyFile") && { etcdKeyFile: config.EtcdKeyFile }),
@@ -40,7 +43,7 @@ export const toRawConfig = (configuration: Resource): RawConfig =>
 
 export interface DatastoreConfig {
   readonly layers: ConfigLayers;
-  /** ClusterInformation says that the datastore may be used. */
+  /** `datastoreReady` of ClusterInformation is true. */
   readonly isReady: boolean;
   readonly pools: readonly Pool[];
 }
@@ -56,9 +59,9 @@ export async function readDatastoreConfig(
   const batcher = new ConfigBatcher({
     host,
     toRaw: toRawConfig,
-    listener: { onConfig: (given) => (layers = given), onNotReady: () => (isReady = false) },
+    listener: { onConfig: (emitted) => (layers = emitted), onNotReady: () => (isReady = false) },
   });
-  const give = (processor: UpdateProcessor, key: ResourceKey, value: Resource | undefined) => {
+  const apply = (processor: UpdateProcessor, key: ResourceKey, value: Resource | undefined) => {
     for (const update of processor.process({ key, value }, report)) {
       const { key: derived } = update;
       const text = update.value as string | undefined;
@@ -68,22 +71,22 @@ export async function readDatastoreConfig(
       else if (derived.type === "resource" && derived.kind === "FelixConfiguration")
         batcher.setConfiguration(derived.name, update.value as Resource | undefined);
       else if (derived.type === "resource" && derived.kind === "Node")
-        batcher.setNode(derived.name, update.value as Resource | undefined);
+        batcher.setNode(derived.name, nodeOf(update.value as Resource | undefined));
     }
   };
   const cluster: ResourceKey = { type: "resource", kind: "ClusterInformation", name: "default" };
   const node: ResourceKey = { type: "resource", kind: "Node", name: host };
-  // Together: datastores that can answer them in one round.
+  // Concurrent, because some datastores answer concurrent reads in one round trip.
   const [configurations, clusterInformation, ownNode, pools] = await Promise.all([
     store.list({ type: "resource", kind: "FelixConfiguration" }, { signal }),
-    getIfThere(store, cluster, signal),
-    getIfThere(store, node, signal),
+    getIfExists(store, cluster, signal),
+    getIfExists(store, node, signal),
     store.list({ type: "resource", kind: "IPPool" }, { signal }),
   ]);
-  give(clusterInformationProcessor, cluster, clusterInformation);
+  apply(clusterInformationProcessor, cluster, clusterInformation);
   const felixConfig = felixConfigProcessor();
-  for (const { key, value } of configurations.items) give(felixConfig, key, value);
-  give(felixNodeProcessor({ usePodCidr: false }), node, ownNode);
+  for (const { key, value } of configurations.items) apply(felixConfig, key, value);
+  apply(felixNodeProcessor({ usePodCidr: false }), node, ownNode);
   batcher.setInSync();
   batcher.flush();
   return {
@@ -91,7 +94,7 @@ export async function readDatastoreConfig(
     isReady,
     pools: pools.items.flatMap(({ value }) => {
       try {
-        return [convertPool(value).value];
+        return convertPool(value)?.value ?? [];
       } catch (error) {
         report(`IPPool ${value.metadata.name}: ${error instanceof Error ? error.message : String(error)}`);
         return [];
@@ -100,7 +103,10 @@ export async function readDatastoreConfig(
   };
 }
 
-async function getIfThere(store: Datastore, key: ResourceKey, signal: AbortSignal): Promise<Resource | undefined> {
+const nodeOf = (resource: Resource | undefined): Node | undefined =>
+  resource === undefined ? undefined : readNode(resource, ignoreUnreadable);
+
+async function getIfExists(store: Datastore, key: ResourceKey, signal: AbortSignal): Promise<Resource | undefined> {
   try {
     return (await store.get(key, { signal })).value;
   } catch (error) {

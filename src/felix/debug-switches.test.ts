@@ -1,30 +1,30 @@
 import { expect, test } from "bun:test";
-import { silentLogger } from "../lib/log.ts";
+import { silentLogger } from "../lib/log/log.ts";
 import { armDebugSwitches } from "./debug-switches.ts";
 
 const OFF = { DebugSimulateCalcGraphHangAfter: 0, DebugSimulateDataplaneHangAfter: 0, DebugPanicAfter: 0 };
 
-function armed(config: Partial<typeof OFF>, signal = new AbortController().signal): string[] {
-  const happened: string[] = [];
+function activate(config: Partial<typeof OFF>, signal = new AbortController().signal): string[] {
+  const effects: string[] = [];
   armDebugSwitches({
     config: { ...OFF, ...config },
-    runner: { hang: () => void happened.push("graph") },
-    driver: { hang: () => void happened.push("dataplane") },
+    runner: { hang: () => void effects.push("graph") },
+    driver: { hang: () => void effects.push("dataplane") },
     log: silentLogger,
     signal,
-    panic: () => void happened.push("panic"),
+    panic: () => void effects.push("panic"),
   });
-  return happened;
+  return effects;
 }
 
-test("FC-105 each switch does its own thing, and none that is off", async () => {
+test("FC-105 each debug setting has its own effect, and none at 0", async () => {
   const stop = new AbortController();
   const all = [
-    armed({}),
-    armed({ DebugSimulateCalcGraphHangAfter: 0.001 }),
-    armed({ DebugSimulateDataplaneHangAfter: 0.001 }),
-    armed({ DebugPanicAfter: 0.001 }),
-    armed({ DebugPanicAfter: 0.001 }, stop.signal),
+    activate({}),
+    activate({ DebugSimulateCalcGraphHangAfter: 0.001 }),
+    activate({ DebugSimulateDataplaneHangAfter: 0.001 }),
+    activate({ DebugPanicAfter: 0.001 }),
+    activate({ DebugPanicAfter: 0.001 }, stop.signal),
   ];
   stop.abort();
   await Bun.sleep(20);

@@ -1,10 +1,10 @@
-// Settings that make the agent misbehave on purpose, for tests of what watches it.
-import type { Logger } from "../lib/log.ts";
-import type { FelixConfig } from "./config/index.ts";
+// Implements the settings that make Felix hang or crash on purpose, to test its watchdogs and supervisor.
+import type { Logger } from "../lib/log/log.ts";
+import type { FelixConfig } from "../model/index.ts";
 import type { RunningDriver } from "./drivers/driver.ts";
 import type { GraphRunner } from "./graph-runner.ts";
 
-export function armDebugSwitches(given: {
+export function armDebugSwitches(options: {
   readonly config: Pick<
     FelixConfig,
     "DebugSimulateCalcGraphHangAfter" | "DebugSimulateDataplaneHangAfter" | "DebugPanicAfter"
@@ -15,14 +15,14 @@ export function armDebugSwitches(given: {
   readonly signal: AbortSignal;
   readonly panic: () => void;
 }): void {
-  const { config, runner, driver, log, signal } = given;
-  const after = (seconds: number, what: string, happen: () => void) => {
+  const { config, runner, driver, log, signal } = options;
+  const after = (seconds: number, effect: string, action: () => void) => {
     if (seconds <= 0) return;
-    log.warn("armed for a test", { what, seconds });
-    const timer = setTimeout(happen, seconds * 1000);
+    log.warn("debug setting is active", { effect, afterSeconds: seconds });
+    const timer = setTimeout(action, seconds * 1000);
     signal.addEventListener("abort", () => clearTimeout(timer), { once: true });
   };
   after(config.DebugSimulateCalcGraphHangAfter, "the calculation hangs", () => runner.hang());
   after(config.DebugSimulateDataplaneHangAfter, "the dataplane hangs", () => driver.hang?.());
-  after(config.DebugPanicAfter, "the agent dies", given.panic);
+  after(config.DebugPanicAfter, "Felix exits", options.panic);
 }

@@ -1,12 +1,12 @@
 import { expect, test } from "bun:test";
-import { wantedEnvironment } from "./engine-settings.ts";
+import { engineEnvironment } from "./engine-settings.ts";
 
-test("the engine is started anew once, with what it lacks", () => {
-  const first = wantedEnvironment({ PATH: "/bin" });
+test("the engine is restarted once, with the missing variables", () => {
+  const first = engineEnvironment({ PATH: "/bin" });
   expect(first).toMatchObject({ PATH: "/bin", BUN_GC_TIMER_DISABLE: "1" });
-  expect(wantedEnvironment(first ?? {})).toBeUndefined();
+  expect(engineEnvironment(first ?? {})).toBeUndefined();
 });
 
-test("what somebody set by hand stays", () => {
-  expect(wantedEnvironment({ BUN_JSC_useFTLJIT: "1" })).toMatchObject({ BUN_JSC_useFTLJIT: "1" });
+test("keeps variables that are already set", () => {
+  expect(engineEnvironment({ BUN_JSC_useFTLJIT: "1" })).toMatchObject({ BUN_JSC_useFTLJIT: "1" });
 });

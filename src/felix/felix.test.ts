@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { convertPool, type Resource } from "../model/index.ts";
+import { convertPool, type Pool, type Resource } from "../model/index.ts";
 import { ConfigEngine } from "./config/index.ts";
 import { datastoreSettings, toRawConfig } from "./datastore-config.ts";
 import { planGraph } from "./graph-settings.ts";
@@ -17,7 +17,7 @@ const resource = (spec: object, annotations: Record<string, string> = {}): Resou
   spec,
 });
 
-test("FC-034 a FelixConfiguration's fields and annotations become settings by name", () =>
+test("FC-034 converts the fields and annotations of a FelixConfiguration to settings", () =>
   expect(
     toRawConfig(
       resource(
@@ -51,7 +51,7 @@ test("FC-034 a FelixConfiguration's fields and annotations become settings by na
     LogPrefix: "mine",
   }));
 
-test("FC-035 the agent's own settings reach the datastore client, from file and environment alike", () => {
+test("FC-035 Felix's settings from the file and the environment apply to the datastore client", () => {
   const env = { DATASTORE_TYPE: "kubernetes", ETCD_ENDPOINTS: "http://generic:2379" };
   for (const source of ["config file", "environment variable"] as const) {
     expect(datastoreSettings(env, engine({ etcdendpoints: "http://a:2379" }, source).resolved)).toMatchObject({
@@ -70,18 +70,22 @@ test("FC-035 the agent's own settings reach the datastore client, from file and 
   });
 });
 
-const pool = (spec: object) => convertPool({ ...resource({ cidr: "10.0.0.0/16", ...spec }), kind: "IPPool" }).value;
+function pool(spec: object): Pool {
+  const converted = convertPool({ ...resource({ cidr: "10.0.0.0/16", ...spec }), kind: "IPPool" });
+  if (converted === undefined) throw new Error("not a pool");
+  return converted.value;
+}
 const plans = [
   { name: "no pools, no routes", config: {}, pools: [], routes: "none", vteps: false },
   {
-    name: "IPIP, whose routes are ours",
+    name: "IPIP, Felix programs the routes",
     config: {},
     pools: [pool({ ipipMode: "Always" })],
     routes: "ipam",
     vteps: false,
   },
   {
-    name: "IPIP, whose routes are BIRD's",
+    name: "IPIP, BIRD programs the routes",
     config: { ProgramClusterRoutes: "Disabled" },
     pools: [pool({ ipipMode: "Always" })],
     routes: "none",
@@ -89,7 +93,7 @@ const plans = [
   },
   { name: "VXLAN", config: {}, pools: [pool({ vxlanMode: "Always" })], routes: "ipam", vteps: true },
   {
-    name: "VXLAN by workloads",
+    name: "VXLAN, routes from workloads",
     config: { RouteSource: "WorkloadIPs" },
     pools: [pool({ vxlanMode: "Always" })],
     routes: "workloads",
@@ -97,7 +101,7 @@ const plans = [
   },
   { name: "WireGuard", config: { WireguardEnabled: "true" }, pools: [], routes: "ipam", vteps: false },
   {
-    name: "plain routes of ours",
+    name: "no encapsulation, Felix programs the routes",
     config: { ProgramClusterRoutes: "Enabled" },
     pools: [pool({})],
     routes: "ipam",
@@ -105,12 +109,12 @@ const plans = [
   },
 ] as const;
 for (const { name, config, pools, routes, vteps } of plans)
-  test(`FC-071 who needs routes: ${name}`, () => {
+  test(`FC-071 the source of routes: ${name}`, () => {
     const { settings } = planGraph(engine(config).config, pools);
     expect([settings.routes, settings.vteps]).toEqual([routes, vteps]);
   });
 
-test("FC-014 a profile's path can bear the time", () =>
+test("FC-014 the path of a profile can contain the time", () =>
   expect(profilePath("/tmp/cpu-<timestamp>.json", new Date("2026-03-01T10:00:00Z"))).toBe(
     "/tmp/cpu-2026-03-01-10:00:00.json",
   ));

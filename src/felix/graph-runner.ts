@@ -1,22 +1,24 @@
-// Runs the calculation graph: feeds it what the syncer says, and flushes it to the dataplane as often as is good for
-// both. A change goes through at once; a storm of them is joined, at most ten flushes in a row and then one per ten
-// milliseconds; while the dataplane is busy the graph goes on taking updates and says only the last word on each object.
+// Runs the calculation graph: passes the syncer's updates to it and flushes it to the dataplane.
+//
+// A single change is flushed immediately. Flushes are rate-limited: at most ten in succession, then one per 10 ms. While
+// the dataplane is busy, the graph continues to receive updates; later, only the latest message per object is sent.
 import type { CalculationGraph, DataplaneDriver, GraphUpdate } from "../calc/index.ts";
-import type { SyncerSink, SyncerUpdate, SyncStatus } from "../datastore/index.ts";
-import { giveBackMemory } from "../lib/give-back.ts";
-import type { HealthReport } from "../lib/health.ts";
-import { describeError, type Logger } from "../lib/log.ts";
+import type { SyncerSink, SyncerUpdate, SyncStatus, ValidationFilter } from "../datastore/index.ts";
+import { collectGarbage } from "../lib/process/collect-garbage.ts";
+import type { HealthReport } from "../lib/http/health.ts";
+import { describeError, type Logger } from "../lib/log/log.ts";
 import { aborted } from "../lib/retry.ts";
 import { TokenBucket } from "../lib/token-bucket.ts";
 import type { GraphMetrics } from "./metrics/graph-metrics.ts";
 import type { OwnNodeReporter } from "./status/own-node.ts";
 import type { ProgrammedRevisions } from "./status/programmed.ts";
-import type { ValidationFilter } from "./validation-filter.ts";
 
-const TOKENS = 10;
-const TOKEN_MS = 10;
-const HEALTH_MS = 10_000;
+const MAX_FLUSH_BURST = 10;
+const FLUSH_INTERVAL_MS = 10;
+const HEALTH_INTERVAL_MS = 10_000;
 const SLOW_FLUSH_MS = 1000;
+/** Time for which the work before a flush may block the event loop. */
+const SETTLE_SLICE_MS = 50;
 
 export interface GraphRunnerOptions {
   readonly graph: CalculationGraph;
@@ -25,11 +27,11 @@ export interface GraphRunnerOptions {
   readonly log: Logger;
   readonly health: (report: HealthReport) => void;
   readonly metrics: GraphMetrics;
-  /** Hears what comes in and when all that follows from it was said. */
+  /** Receives all updates, and is notified when all resulting messages were sent. */
   readonly programmed?: Pick<ProgrammedRevisions, "onUpdates" | "onFlushed">;
   /** Receives all updates and changes of status. */
   readonly ownNode?: Pick<OwnNodeReporter, "onUpdates" | "onStatus">;
-  /** The graph itself failed: nothing it says can be trusted any more. */
+  /** The graph threw an error, so its further output may be wrong. */
   readonly onFailure: (error: unknown) => void;
   readonly now?: () => number;
 }
@@ -49,20 +51,20 @@ export class GraphRunner implements SyncerSink {
   constructor(options: GraphRunnerOptions) {
     this.#options = options;
     this.#now = options.now ?? (() => performance.now());
-    this.#flushes = new TokenBucket({ capacity: TOKENS, refillMs: TOKEN_MS, now: this.#now });
+    this.#flushes = new TokenBucket({ capacity: MAX_FLUSH_BURST, refillMs: FLUSH_INTERVAL_MS, now: this.#now });
   }
 
   /** Reports that the graph is alive until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
     this.#reportHealth();
-    const timer = setInterval(() => this.#reportHealth(), HEALTH_MS);
+    const timer = setInterval(() => this.#reportHealth(), HEALTH_INTERVAL_MS);
     await aborted(signal);
     clearInterval(timer);
     clearTimeout(this.#timer);
     this.#stopped = true;
   }
 
-  /** For tests of the watchdog: takes nothing more and reports nothing more. */
+  /** Ignores all updates and stops health reports, to test the watchdog. */
   hang(): void {
     this.#isHung = true;
   }
@@ -70,14 +72,14 @@ export class GraphRunner implements SyncerSink {
   onStatus(status: SyncStatus): void {
     if (this.#isHung) return;
     if (status === this.#status) return;
-    this.#options.log.info("the datastore's state changed", { before: this.#status, now: status });
+    this.#options.log.info("datastore sync status changed", { from: this.#status, to: status });
     this.#status = status;
     this.#options.metrics.onStatus(status);
     this.#options.ownNode?.onStatus(status);
     if (status === "in-sync" && !this.#hasBeenInSync) {
       this.#hasBeenInSync = true;
-      this.#guarded(() => this.#options.graph.setInSync());
-      giveBackMemory(); // the listing, before its consequences
+      this.#catchFailure(() => this.#options.graph.setInSync());
+      collectGarbage(); // frees the lists before the flush allocates its messages
       this.#isDirty = true;
     }
     this.#reportHealth();
@@ -89,14 +91,14 @@ export class GraphRunner implements SyncerSink {
     const { graph, filter, metrics } = this.#options;
     this.#options.programmed?.onUpdates(updates);
     this.#options.ownNode?.onUpdates(updates);
-    let started = this.#now();
-    for (const given of updates) {
-      const update = filter.check(given);
+    let startMs = this.#now();
+    for (const unchecked of updates) {
+      const update = filter.check(unchecked);
       metrics.onUpdate(update.key);
-      this.#guarded(() => graph.update(update as GraphUpdate));
-      const ended = this.#now();
-      metrics.onUpdateTime((ended - started) / 1000);
-      started = ended;
+      this.#catchFailure(() => graph.update(update as GraphUpdate));
+      const endMs = this.#now();
+      metrics.onUpdateTime((endMs - startMs) / 1000);
+      startMs = endMs;
     }
     if (updates.length > 0) this.#isDirty = true;
     this.#flushSoon();
@@ -106,7 +108,7 @@ export class GraphRunner implements SyncerSink {
     this.#options.filter.reportUnreadable(path, reason);
   }
 
-  /** Before the first complete picture nothing is said: half a picture would only be said twice. */
+  /** Does nothing before the first sync: the messages of an incomplete state would be sent again soon. */
   #flushSoon(): void {
     if (!this.#isDirty || this.#isBusy || this.#stopped || !this.#hasBeenInSync || this.#timer !== undefined) return;
     const waitMs = this.#flushes.tryTake();
@@ -119,13 +121,21 @@ export class GraphRunner implements SyncerSink {
 
   #flush(): void {
     const { graph, driver, log, metrics } = this.#options;
+    if (!this.#settleSlice()) {
+      this.#isBusy = true;
+      setImmediate(() => {
+        this.#isBusy = false;
+        if (!this.#stopped) this.#flush();
+      });
+      return;
+    }
     this.#isDirty = false;
-    const started = this.#now();
-    this.#guarded(() => graph.flush());
+    const startMs = this.#now();
+    this.#catchFailure(() => graph.flush());
     this.#options.programmed?.onFlushed();
-    const tookMs = this.#now() - started;
-    if (tookMs > SLOW_FLUSH_MS) log.info("a flush took long", { ms: Math.round(tookMs) });
-    metrics.onFlush(graph.figures);
+    const tookMs = this.#now() - startMs;
+    if (tookMs > SLOW_FLUSH_MS) log.info("slow flush of the calculation graph", { ms: Math.round(tookMs) });
+    metrics.onFlush(graph.statistics);
     this.#isBusy = true;
     void driver.ready().then(() => {
       this.#isBusy = false;
@@ -133,16 +143,24 @@ export class GraphRunner implements SyncerSink {
     });
   }
 
+  /** Returns false if work is left. */
+  #settleSlice(): boolean {
+    const endMs = this.#now() + SETTLE_SLICE_MS;
+    let isSettled = true;
+    this.#catchFailure(() => (isSettled = this.#options.graph.settle(() => this.#now() >= endMs)));
+    return isSettled;
+  }
+
   #reportHealth(): void {
-    // An agent that has lost the datastore or Typha still enforces its last view, so it stays ready.
+    // Felix stays ready when it loses the datastore or Typha, because it continues to enforce its last view.
     if (!this.#isHung) this.#options.health({ live: true, ready: this.#hasBeenInSync });
   }
 
-  #guarded(work: () => void): void {
+  #catchFailure(work: () => void): void {
     try {
       work();
     } catch (error) {
-      this.#options.log.error("the calculation failed", { error: describeError(error) });
+      this.#options.log.error("calculation graph failed", { error: describeError(error) });
       this.#options.onFailure(error);
     }
   }

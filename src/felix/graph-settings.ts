@@ -1,23 +1,23 @@
-// What the calculation must know of the settings.
+// Converts Felix's settings to the settings of the calculation graph.
 import { computeEncapsulation, type Encapsulation, type GraphSettings } from "../calc/index.ts";
-import type { Pool } from "../model/index.ts";
-import type { FelixConfig } from "./config/index.ts";
+import type { FelixConfig, Pool } from "../model/index.ts";
 import { toRawConfig } from "./datastore-config.ts";
 
 export interface GraphPlan {
   readonly settings: GraphSettings;
-  /** What the pools ask for at the start; when that changes the agent starts again. */
+  /** The tunnels that the pools require at startup. Felix restarts when they change. */
   readonly encapsulation: Encapsulation;
 }
 
 export function planGraph(config: FelixConfig, pools: readonly Pool[]): GraphPlan {
-  const owns = (which: string) => ["Enabled", which].includes(config.ProgramClusterRoutes);
-  const forced = {
+  const programsRoutes = (restrictedValue: string) =>
+    ["Enabled", restrictedValue].includes(config.ProgramClusterRoutes);
+  const overrides = {
     ...(config.IpInIpEnabled !== "auto" && { ipipEnabled: config.IpInIpEnabled }),
     ...(config.VXLANEnabled !== "auto" && { vxlanEnabled: config.VXLANEnabled }),
-    ownsNoEncapRoutes: owns("EnabledNoEncapOnly"),
+    programsNoEncapRoutes: programsRoutes("EnabledNoEncapOnly"),
   };
-  const encapsulation = computeEncapsulation(pools, forced);
+  const encapsulation = computeEncapsulation(pools, overrides);
   const vxlan = encapsulation.vxlanEnabled || encapsulation.vxlanEnabledV6;
   const needsRoutes =
     vxlan ||
@@ -25,14 +25,14 @@ export function planGraph(config: FelixConfig, pools: readonly Pool[]): GraphPla
     config.WireguardEnabled ||
     config.WireguardEnabledV6 ||
     encapsulation.noEncapNeeded ||
-    (encapsulation.ipipEnabled && owns("EnabledIPIPOnly"));
+    (encapsulation.ipipEnabled && programsRoutes("EnabledIPIPOnly"));
   return {
     encapsulation,
     settings: {
-      ...forced,
+      ...overrides,
       host: config.FelixHostname,
       // As Calico does for an external dataplane driver. The internal dataplane leaves out covered prefixes itself.
-      withoutOverlaps: config.NFTablesMode !== "Disabled" && !config.UseInternalDataplaneDriver,
+      omitNestedPrefixes: config.NFTablesMode !== "Disabled" && !config.UseInternalDataplaneDriver,
       routes: !needsRoutes ? "none" : config.RouteSource === "WorkloadIPs" ? "workloads" : "ipam",
       vteps: vxlan,
       ambientMesh: config.IstioAmbientMode === "Enabled",

@@ -1,40 +1,37 @@
-// Gets hold of settings and datastore, however long that takes: every pass begins with fresh defaults, every failure is
-// tried again after a second, and told now and then. While the datastore itself says that it is not ready, the agent waits as live and
-// ready, so that whoever migrates the datastore can finish rolling it out.
+// Loads the settings and opens the datastore. Waits as long as necessary: a failed attempt is repeated after a second,
+// starting from the defaults, and logged from time to time. While the datastore is marked as not ready, Felix waits but
+// reports that it is live and ready, so that a migration of the datastore can complete its rollout.
 import { existsSync, readFileSync } from "node:fs";
 import { hostname as osHostname } from "node:os";
 import { delimiter, dirname, join } from "node:path";
 import { chooseDatastore, type Datastore, openDatastore } from "../datastore/index.ts";
-import type { HealthReport } from "../lib/health.ts";
-import { LastingTrouble } from "../lib/lasting-trouble.ts";
-import { describeError, type Logger } from "../lib/log.ts";
+import type { HealthReport } from "../lib/http/health.ts";
+import { RepeatedError } from "../lib/log/repeated-error.ts";
+import { describeError, type Logger } from "../lib/log/log.ts";
 import { delay } from "../lib/retry.ts";
-import type { Pool } from "../model/index.ts";
+import { FELIX_SETTINGS, type FelixConfig, type FelixSettingName, type HostFiles, type Pool } from "../model/index.ts";
 import {
   bpfOverrides,
   checkConfig,
   ConfigEngine,
   type Environment,
   environmentLayer,
-  type FelixConfig,
-  type ParameterName,
   parseConfigFile,
   redact,
   settingsWithoutEffect,
-  type Surroundings,
 } from "./config/index.ts";
 import { datastoreSettings, readDatastoreConfig } from "./datastore-config.ts";
 
 const RETRY_MS = 1000;
-/** Who went through more datastores than this begins again, free of whatever their connections left behind. */
-const MOST_OPENED = 60;
-const MOST_OPENED_AT_START = 2;
+/** After more connections than this, Felix restarts, because closed connections may have left resources behind. */
+const MAX_CONNECTIONS = 60;
+const MAX_CONNECTIONS_AT_START = 2;
 
-/** The settings changed datastores so often that a fresh process is the better start. */
+/** The settings selected so many different datastores that Felix must start with a new process. */
 export class TooManyConnections extends Error {
   override readonly name = "TooManyConnections";
   constructor(opened: number) {
-    super(`settings led to ${opened} datastore connections before the start; starting again with one`);
+    super(`settings led to ${opened} datastore connections during startup; restarting with one`);
   }
 }
 
@@ -43,7 +40,7 @@ export interface LoadOptions {
   readonly configFile: string;
   readonly log: Logger;
   readonly signal: AbortSignal;
-  /** Tells how the start goes. */
+  /** Receives the health of the startup. */
   readonly health: (report: HealthReport) => void;
   /** Called with settings as soon as they can be read, and again with those of the datastore. */
   readonly onSettings: (config: FelixConfig) => void;
@@ -54,47 +51,47 @@ export interface Loaded {
   readonly engine: ConfigEngine;
   readonly store: Datastore;
   readonly pools: readonly Pool[];
-  /** Addresses come from the nodes' pod CIDRs. */
+  /** Pod addresses come from the pod CIDRs of the nodes. */
   readonly usePodCidr: boolean;
-  /** Settings that are not used, and why: for the log, which is open only once its own settings are known. */
+  /** Ignored settings with the reason. The caller logs them, because the log opens only after the settings are loaded. */
   readonly problems: readonly string[];
 }
 
-/** Ends only with everything in hand, or when the signal aborts. */
+/** Returns only when settings and datastore are available; throws when the signal aborts. */
 export async function loadConfig(options: LoadOptions): Promise<Loaded> {
   const { log, signal, health } = options;
   const problems = new Set<string>();
-  const held = new HeldDatastore();
-  const trouble = new LastingTrouble();
+  const datastore = new ReusedDatastore();
+  const repeatedError = new RepeatedError();
   for (;;) {
     signal.throwIfAborted();
-    await held.refuseMoreThan(MOST_OPENED);
+    await datastore.throwIfOpenedMoreThan(MAX_CONNECTIONS);
     health({ live: true, ready: false });
     try {
-      const loaded = await loadOnce(options, held, (problem) => problems.add(problem));
+      const loaded = await loadOnce(options, datastore, (problem) => problems.add(problem));
       if (loaded !== undefined) {
-        await held.refuseMoreThan(MOST_OPENED_AT_START);
-        const afterSeconds = trouble.seconds;
-        if (trouble.isOver()) log.info("the datastore is ready; starting", { afterSeconds });
+        await datastore.throwIfOpenedMoreThan(MAX_CONNECTIONS_AT_START);
+        const afterSeconds = repeatedError.durationSeconds;
+        if (repeatedError.clear()) log.info("the datastore is ready; continuing startup", { afterSeconds });
         return { ...loaded, problems: [...problems] };
       }
-      if (trouble.isDue("not ready"))
-        log.warn("the datastore is not ready: ClusterInformation default does not say datastoreReady; waiting", {
-          forSeconds: trouble.seconds,
+      if (repeatedError.shouldLog("not ready"))
+        log.warn("the datastore is not ready: datastoreReady is not true in ClusterInformation default; waiting", {
+          forSeconds: repeatedError.durationSeconds,
         });
       health({ live: true, ready: true, detail: "waiting for the datastore to be ready" });
     } catch (error) {
       if (signal.aborted || error instanceof TooManyConnections) throw error;
       const reason = describeError(error);
-      if (trouble.isDue(reason.replace(/ \(tried for .*?\)/, "")))
-        log.error("cannot start yet; trying again", { error: reason, forSeconds: trouble.seconds });
+      if (repeatedError.shouldLog(reason.replace(/ \(tried for .*?\)/, "")))
+        log.error("startup failed; retrying", { error: reason, forSeconds: repeatedError.durationSeconds });
     }
     await delay(options.retryMs ?? RETRY_MS, signal);
   }
 }
 
-/** One connection through all passes, unless other settings ask for another. */
-class HeldDatastore {
+/** Keeps one connection over all attempts, unless the settings select another datastore. */
+class ReusedDatastore {
   #choice: unknown;
   #store: Datastore | undefined;
   #opened = 0;
@@ -102,7 +99,7 @@ class HeldDatastore {
   async get(choice: Parameters<typeof openDatastore>[0], log: Logger): Promise<Datastore> {
     if (this.#store !== undefined && Bun.deepEquals(choice, this.#choice, true)) return this.#store;
     const old = this.#store;
-    this.#store = undefined; // a closed one must not come back if the next cannot be opened
+    this.#store = undefined; // so that the closed one is not returned if the next one cannot be opened
     await old?.close();
     this.#store = await openDatastore(choice, { mustExist: true, log });
     this.#choice = choice;
@@ -110,30 +107,30 @@ class HeldDatastore {
     return this.#store;
   }
 
-  async refuseMoreThan(most: number): Promise<void> {
-    if (this.#opened <= most) return;
+  async throwIfOpenedMoreThan(limit: number): Promise<void> {
+    if (this.#opened <= limit) return;
     await this.#store?.close();
     throw new TooManyConnections(this.#opened);
   }
 }
 
-/** Nothing while the datastore says that it is not ready. */
+/** Returns undefined while the datastore is marked as not ready. */
 async function loadOnce(
   options: LoadOptions,
-  held: HeldDatastore,
-  tell: (problem: string) => void,
+  datastore: ReusedDatastore,
+  report: (problem: string) => void,
 ): Promise<Omit<Loaded, "problems"> | undefined> {
   const { env, configFile, log, signal } = options;
-  const engine = new ConfigEngine(localSurroundings(env), {
+  const engine = new ConfigEngine(localHostFiles(env), {
     hostname: (osHostname() || (env["HOSTNAME"] ?? "")).toLowerCase(),
   });
-  engine.update({ "environment variable": environmentLayer(env), "config file": readConfigFile(configFile, tell) });
+  engine.update({ "environment variable": environmentLayer(env), "config file": readConfigFile(configFile, report) });
   options.onSettings(engine.config);
   const api = datastoreSettings(env, engine.resolved);
-  const store = await held.get(chooseDatastore(api, { env }), log);
+  const store = await datastore.get(chooseDatastore(api, { env }), log);
   const { layers, isReady, pools } = await readDatastoreConfig(store, engine.config.FelixHostname, {
     signal,
-    report: tell,
+    report,
   });
   if (!isReady) return undefined;
   engine.update({
@@ -143,33 +140,31 @@ async function loadOnce(
   });
   const overrides = bpfOverrides(engine.config, false);
   if (Object.keys(overrides).length > 0) {
-    tell("BPFEnabled: there is no eBPF dataplane here; rules are written with nftables or iptables");
+    report(`BPFEnabled: no effect: ${FELIX_SETTINGS.BPFEnabled.noEffect}`);
     engine.update({ "internal override": overrides });
   }
-  if (engine.config.DebugPort > 0)
-    tell("DebugPort: no port serves profiles here; SIGUSR1 and SIGUSR2 write them to files");
-  for (const problem of [...engine.resolved.problems, ...settingsWithoutEffect(engine.config)]) tell(problem);
+  for (const problem of [...engine.resolved.problems, ...settingsWithoutEffect(engine.config)]) report(problem);
   checkConfig(engine.resolved);
   const { raw, sources } = engine.resolved;
   for (const [name, value] of Object.entries(raw))
-    log.debug("a setting", {
+    log.debug("setting", {
       name,
       value: redact(name, value),
-      source: sources.get(name as ParameterName) ?? "unknown",
+      source: sources.get(name as FelixSettingName) ?? "unknown",
     });
   options.onSettings(engine.config);
   return { engine, store, pools, usePodCidr: api.usePodCIDR ?? false };
 }
 
-function readConfigFile(path: string, tell: (problem: string) => void): Record<string, string> {
+function readConfigFile(path: string, report: (problem: string) => void): Record<string, string> {
   if (!existsSync(path)) return {};
   const problems: string[] = [];
   const layer = parseConfigFile(readFileSync(path, "utf8"), problems);
-  for (const problem of problems) tell(`${path}: ${problem}`);
+  for (const problem of problems) report(`${path}: ${problem}`);
   return layer;
 }
 
-export function localSurroundings(env: Environment): Surroundings {
+export function localHostFiles(env: Environment): HostFiles {
   return {
     exists: existsSync,
     findExecutable: (name) => {

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
-import { HealthAggregator } from "../lib/health.ts";
-import { silentLogger } from "../lib/log.ts";
+import { HealthAggregator } from "../lib/http/health.ts";
+import { silentLogger } from "../lib/log/log.ts";
 import { MetricsRegistry } from "../lib/metrics.ts";
 import { HealthServer } from "./health-server.ts";
 import { MetricsServer } from "./metrics/metrics-server.ts";
@@ -13,7 +13,7 @@ async function listening(server: { readonly port: number | undefined }): Promise
   throw new Error("the server does not listen");
 }
 
-test("FC-095 FC-096 probes get a table of who says what, and 503 when somebody is bad", async () => {
+test("FC-095 FC-096 probes return a table of health reports, and 503 if a report is bad or missing", async () => {
   const health = new HealthAggregator();
   const startup = health.register("FelixStartup", { live: true, ready: true });
   const graph = health.register("CalculationGraph", { live: true, ready: true }, 30_000);
@@ -51,7 +51,7 @@ test("FC-095 FC-096 probes get a table of who says what, and 503 when somebody i
   }
 });
 
-test("FC-097 watchdog times can be overridden while it runs", () => {
+test("FC-097 watchdog timeouts can be overridden at run time", () => {
   let now = 0;
   const health = new HealthAggregator(() => now);
   health.register("CalculationGraph", { live: true }, 30_000)({ live: true });
@@ -61,7 +61,7 @@ test("FC-097 watchdog times can be overridden while it runs", () => {
   expect(health.liveness().status).toBe(200);
 });
 
-test("FC-095 a port that is taken is tried again", async () => {
+test("FC-095 retries a port that is in use", async () => {
   const first = new HealthServer(new HealthAggregator(), silentLogger);
   const second = new HealthServer(new HealthAggregator(), silentLogger);
   try {
@@ -78,7 +78,7 @@ test("FC-095 a port that is taken is tried again", async () => {
   }
 });
 
-test("FC-099 metrics are served on their path", async () => {
+test("FC-099 serves metrics at /metrics", async () => {
   const registry = new MetricsRegistry();
   registry.gauge("felix_host", "This host.").set(1, { host: "here" });
   const server = new MetricsServer(

@@ -4,7 +4,7 @@ import { failure, restart, Shutdown, stopSignal } from "./shutdown.ts";
 const times = { pauseMs: 30, limitMs: 200 };
 const soon = () => Promise.resolve();
 
-test("FC-010 a restart ends with 129 after a pause", async () => {
+test("FC-010 a restart exits with 129 after a pause", async () => {
   const shutdown = new Shutdown(times);
   const started = performance.now();
   shutdown.request(restart("settings changed"));
@@ -13,16 +13,16 @@ test("FC-010 a restart ends with 129 after a pause", async () => {
   expect(performance.now() - started).toBeGreaterThanOrEqual(25);
 });
 
-test("FC-013 SIGTERM ends with 1 at once, SIGHUP as a change of settings", async () => {
+test("FC-013 SIGTERM exits with 1 immediately, SIGHUP with 129 like a change of settings", async () => {
   const shutdown = new Shutdown({ ...times, pauseMs: 5000 });
   shutdown.request(stopSignal("SIGTERM"));
   expect(await shutdown.finish(soon, () => {})).toBe(1);
   const hup = new Shutdown(times);
-  hup.request(restart("got SIGHUP"));
+  hup.request(restart("received SIGHUP"));
   expect(await hup.finish(soon, () => {})).toBe(129);
 });
 
-test("FC-013 a signal during the pause ends it with 1", async () => {
+test("FC-013 a signal during the pause exits with 1 immediately", async () => {
   const shutdown = new Shutdown({ ...times, pauseMs: 5000, limitMs: 10_000 });
   shutdown.request(restart("settings changed"));
   const code = shutdown.finish(soon, () => {});
@@ -30,16 +30,16 @@ test("FC-013 a signal during the pause ends it with 1", async () => {
   expect(await code).toBe(1);
 });
 
-test("the first reason counts", async () => {
+test("the first reason determines the exit code", async () => {
   const shutdown = new Shutdown(times);
-  const told: string[] = [];
+  const logged: string[] = [];
   shutdown.request(failure("the driver stopped"));
   shutdown.request(restart("settings changed"));
-  expect(await shutdown.finish(soon, (reason) => told.push(reason.text))).toBe(1);
-  expect(told).toEqual(["the driver stopped"]);
+  expect(await shutdown.finish(soon, (reason) => logged.push(reason.message))).toBe(1);
+  expect(logged).toEqual(["the driver stopped"]);
 });
 
-test("FC-015 what does not stop in time is ended with 2", async () => {
+test("FC-015 exits with 2 if a task does not end in time", async () => {
   const shutdown = new Shutdown({ pauseMs: 1, limitMs: 20 });
   shutdown.request(failure("x"));
   expect(

@@ -1,27 +1,31 @@
-// Why and how the process ends. The first reason counts; what the kernel enforces stays in place.
+// Ends the process in order. The first requested reason determines the exit code. Programmed state stays in the kernel.
 import { delay } from "../lib/retry.ts";
 
-/** The supervisor starts an agent that ends so again at once. */
+/** The supervisor restarts Felix immediately after this exit code. */
 const EXIT_RESTART = 129;
 const EXIT_FAILED = 1;
-/** Could not even end in order. */
-export const EXIT_STUCK = 2;
+/** The shutdown did not complete in time, or a crash was simulated. */
+export const EXIT_ABNORMAL = 2;
 
-export interface EndReason {
-  readonly text: string;
+export interface ExitReason {
+  readonly message: string;
   readonly code: number;
-  /** Asked for from outside: no pause before the end. */
+  /** Requested by a signal: exit without a pause. */
   readonly isImmediate: boolean;
 }
 
-export const restart = (text: string): EndReason => ({ text, code: EXIT_RESTART, isImmediate: false });
-export const failure = (text: string): EndReason => ({ text, code: EXIT_FAILED, isImmediate: false });
-export const stopSignal = (name: string): EndReason => ({ text: `got ${name}`, code: EXIT_FAILED, isImmediate: true });
+export const restart = (message: string): ExitReason => ({ message, code: EXIT_RESTART, isImmediate: false });
+export const failure = (message: string): ExitReason => ({ message, code: EXIT_FAILED, isImmediate: false });
+export const stopSignal = (name: string): ExitReason => ({
+  message: `received ${name}`,
+  code: EXIT_FAILED,
+  isImmediate: true,
+});
 
 export interface ShutdownTimes {
-  /** A pause that keeps a failing agent from spinning. */
+  /** Pause before the exit, so that a failing agent does not restart in a tight loop. */
   readonly pauseMs: number;
-  /** Longest time from the first reason to the end. */
+  /** Maximum time from the first request to the exit. */
   readonly limitMs: number;
 }
 const TIMES: ShutdownTimes = { pauseMs: 2000, limitMs: 30_000 };
@@ -29,52 +33,52 @@ const TIMES: ShutdownTimes = { pauseMs: 2000, limitMs: 30_000 };
 export class Shutdown {
   readonly #times: ShutdownTimes;
   readonly #controller = new AbortController();
-  #first: EndReason | undefined;
-  #resolveFirst: (reason: EndReason) => void = () => {};
-  readonly #requested = new Promise<EndReason>((resolve) => (this.#resolveFirst = resolve));
-  #cutPause: () => void = () => {};
+  #first: ExitReason | undefined;
+  #resolveFirst: (reason: ExitReason) => void = () => {};
+  readonly #requested = new Promise<ExitReason>((resolve) => (this.#resolveFirst = resolve));
+  #endPause: () => void = () => {};
 
   constructor(times: Partial<ShutdownTimes> = {}) {
     this.#times = { ...TIMES, ...times };
   }
 
-  /** Aborts when the end begins. */
+  /** Aborts when the shutdown starts. */
   get signal(): AbortSignal {
     return this.#controller.signal;
   }
 
-  request(reason: EndReason): void {
+  request(reason: ExitReason): void {
     if (this.#first !== undefined) {
-      // A signal cuts the pause short; any other later reason is old news.
+      // A signal ends the pause; other later reasons are ignored.
       if (reason.isImmediate) {
         this.#first = { ...this.#first, code: EXIT_FAILED };
-        this.#cutPause();
+        this.#endPause();
       }
       return;
     }
     this.#first = reason;
     this.#resolveFirst(reason);
-    this.#controller.abort(new Error(reason.text));
+    this.#controller.abort(new Error(reason.message));
   }
 
   /**
-   * Waits for a reason, then for everything to stop.
-   * @param stopped resolves when all that hears the signal has ended
+   * Waits for a request, then for all tasks to end.
+   * @param stopped resolves when all tasks that use the signal have ended
    * @returns the exit code
    */
-  async finish(stopped: () => Promise<void>, onReason: (reason: EndReason) => void): Promise<number> {
+  async finish(stopped: () => Promise<void>, onReason: (reason: ExitReason) => void): Promise<number> {
     const reason = await this.#requested;
     onReason(reason);
     let timer: ReturnType<typeof setTimeout> | undefined;
-    const stuck = new Promise<"stuck">((resolve) => (timer = setTimeout(resolve, this.#times.limitMs, "stuck")));
+    const timeout = new Promise<"timeout">((resolve) => (timer = setTimeout(resolve, this.#times.limitMs, "timeout")));
     const inOrder = (async () => {
-      const cut = new Promise<void>((resolve) => (this.#cutPause = resolve));
-      const pause = reason.isImmediate ? Promise.resolve() : Promise.race([cut, delay(this.#times.pauseMs)]);
+      const pauseEnded = new Promise<void>((resolve) => (this.#endPause = resolve));
+      const pause = reason.isImmediate ? Promise.resolve() : Promise.race([pauseEnded, delay(this.#times.pauseMs)]);
       await Promise.all([stopped(), pause]);
       return "stopped" as const;
     })();
-    const outcome = await Promise.race([inOrder, stuck]);
+    const outcome = await Promise.race([inOrder, timeout]);
     clearTimeout(timer);
-    return outcome === "stuck" ? EXIT_STUCK : (this.#first ?? reason).code;
+    return outcome === "timeout" ? EXIT_ABNORMAL : (this.#first ?? reason).code;
   }
 }

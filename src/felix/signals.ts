@@ -1,12 +1,12 @@
-// What the agent does on signals.
-import type { Logger } from "../lib/log.ts";
-import { describeError } from "../lib/log.ts";
-import type { FelixConfig } from "./config/index.ts";
+// Handles signals: SIGTERM and SIGINT exit, SIGHUP restarts, SIGUSR1 and SIGUSR2 write profiles.
+import type { Logger } from "../lib/log/log.ts";
+import { describeError } from "../lib/log/log.ts";
+import type { FelixConfig } from "../model/index.ts";
 import { profilePath, writeCpuProfile, writeHeapProfile } from "./profiles.ts";
 import { restart, type Shutdown, stopSignal } from "./shutdown.ts";
 
 export interface SignalHandlers {
-  /** Once the settings are known. */
+  /** Must be called when the settings are loaded. */
   configure(config: Pick<FelixConfig, "DebugMemoryProfilePath" | "DebugCPUProfilePath">, log: Logger): void;
   remove(): void;
 }
@@ -21,20 +21,20 @@ export function handleSignals(shutdown: Shutdown, earlyLog: Logger): SignalHandl
       await write(file);
       log.info("wrote a profile", { file });
     } catch (error) {
-      log.error("cannot write a profile", { file, error: describeError(error) });
+      log.error("could not write a profile", { file, error: describeError(error) });
     }
   };
   const handlers = {
     SIGTERM: () => shutdown.request(stopSignal("SIGTERM")),
     SIGINT: () => shutdown.request(stopSignal("SIGINT")),
-    SIGHUP: () => shutdown.request(restart("got SIGHUP")),
+    SIGHUP: () => shutdown.request(restart("received SIGHUP")),
     SIGUSR1: () => void profile(config?.DebugMemoryProfilePath, writeHeapProfile),
     SIGUSR2: () => void profile(config?.DebugCPUProfilePath, writeCpuProfile),
   } as const;
   for (const [signal, handler] of Object.entries(handlers)) process.on(signal, handler);
   return {
-    configure: (given, newLog) => {
-      config = given;
+    configure: (newConfig, newLog) => {
+      config = newConfig;
       log = newLog;
     },
     remove: () => {

@@ -1,20 +1,21 @@
-// Where the agent's picture of the cluster comes from: the datastore, or a Typha in front of it.
+// Opens the source of datastore updates: the datastore itself, or Typha.
 import { createSyncer, DedupeBuffer, type Syncer, type SyncerSink } from "../datastore/index.ts";
-import { BUILD } from "../lib/build.ts";
-import type { Logger } from "../lib/log.ts";
+import { BUILD } from "../lib/process/build.ts";
+import type { Logger } from "../lib/log/log.ts";
 import { createTyphaSyncer, type TyphaSettings, TyphaUnreachable } from "../typha/index.ts";
-import { type Environment, type FelixConfig, isLeader } from "./config/index.ts";
+import type { FelixConfig } from "../model/index.ts";
+import { type Environment, isLeader } from "./config/index.ts";
 import type { Loaded } from "./load-config.ts";
 import type { WireguardStart } from "./wireguard-start.ts";
 
-/** How long the first connection to Typha may take; whoever started the agent starts it again. */
-const GIVE_UP_MS = 30_000;
+/** Timeout of the first connection to Typha. After it, Felix exits and the supervisor restarts it. */
+const FIRST_CONNECTION_TIMEOUT_MS = 30_000;
 
-/** Nothing when neither an address nor a service of Typha is set. */
-function typhaOf(config: FelixConfig): TyphaSettings | undefined {
+/** Returns undefined if neither an address nor a service of Typha is configured. */
+function typhaSettings(config: FelixConfig): TyphaSettings | undefined {
   if (config.TyphaAddr === "" && config.TyphaK8sServiceName === "") return undefined;
   const { TyphaKeyFile: keyFile, TyphaCertFile: certFile, TyphaCAFile: caFile } = config;
-  const hasTls = keyFile !== ""; // that the rest is there too was checked with all settings
+  const hasTls = keyFile !== ""; // `checkConfig` has verified that the other TLS settings are set too
   return {
     ...(config.TyphaAddr !== "" && { address: config.TyphaAddr }),
     ...(config.TyphaK8sServiceName !== "" && { serviceName: config.TyphaK8sServiceName }),
@@ -33,29 +34,29 @@ function typhaOf(config: FelixConfig): TyphaSettings | undefined {
   };
 }
 
-/** A syncer that can begin before anybody hears it. */
+/** A syncer that can connect before its receiver is ready. */
 export interface Source extends Syncer {
-  /** Asks already; what comes is kept until `run`. */
+  /** Starts to receive updates, which are buffered until `run` is called. */
   begin(signal: AbortSignal): void;
 }
 
-export async function openSource(given: {
+export async function openSource(options: {
   readonly loaded: Loaded;
   readonly env: Environment;
   readonly log: Logger;
-  /** What stands between us and Typha, when host traffic is encrypted. */
   readonly giveUpMs?: number;
-  readonly wireguard?: Pick<WireguardStart, "chooseTyphas" | "giveUp">;
+  /** Set if host traffic may be encrypted, which can prevent the connection to Typha. */
+  readonly wireguard?: Pick<WireguardStart, "chooseTyphas" | "removeEncryption">;
 }): Promise<Source> {
-  const { loaded, env, wireguard } = given;
+  const { loaded, env, wireguard } = options;
   const { engine, store, usePodCidr } = loaded;
   const { config } = engine;
-  const log = given.log.with({ part: "syncer" });
-  const typha = typhaOf(config);
+  const log = options.log.with({ part: "syncer" });
+  const typha = typhaSettings(config);
   if (typha !== undefined) {
     const syncer = await createTyphaSyncer({
-      giveUpMs: given.giveUpMs ?? GIVE_UP_MS,
-      ...(wireguard !== undefined && { choose: (found) => wireguard.chooseTyphas(found) }),
+      giveUpMs: options.giveUpMs ?? FIRST_CONNECTION_TIMEOUT_MS,
+      choose: wireguard === undefined ? undefined : (servers) => wireguard.chooseTyphas(servers),
       settings: typha,
       syncer: "felix",
       hostname: config.FelixHostname,
@@ -73,8 +74,8 @@ export async function openSource(given: {
         try {
           await syncer.run(sink, signal);
         } catch (error) {
-          // Perhaps it is our own encryption that keeps us from it. The next start tries without.
-          if (error instanceof TyphaUnreachable) await wireguard?.giveUp();
+          // The host's own encryption may be the cause. The next start connects without it.
+          if (error instanceof TyphaUnreachable) await wireguard?.removeEncryption();
           throw error;
         }
       },
@@ -89,13 +90,13 @@ export async function openSource(given: {
   return new DirectSource(direct);
 }
 
-/** The datastore's own syncer with a buffer behind it, which joins what its reader has no time for. */
+/** The datastore's syncer with a buffer that merges updates of the same key while the receiver is busy. */
 class DirectSource implements Source {
   readonly #syncer: Syncer;
   readonly #buffer = new DedupeBuffer({ onUnreadable: (path, reason) => this.#onUnreadable(path, reason) });
   readonly #unreadable: (readonly [path: string, reason: string])[] = [];
   #sink: SyncerSink | undefined;
-  #following: Promise<void> | undefined;
+  #running: Promise<void> | undefined;
 
   constructor(syncer: Syncer) {
     this.#syncer = syncer;
@@ -106,14 +107,14 @@ class DirectSource implements Source {
   }
 
   begin(signal: AbortSignal): void {
-    this.#following = this.#syncer.run(this.#buffer, signal);
-    this.#following.catch(() => {}); // `run` tells
+    this.#running = this.#syncer.run(this.#buffer, signal);
+    this.#running.catch(() => {}); // `run` throws the error
   }
 
   async run(sink: SyncerSink, signal: AbortSignal): Promise<void> {
     this.#sink = sink;
     for (const [path, reason] of this.#unreadable.splice(0)) sink.onUnreadable?.(path, reason);
-    await Promise.all([this.#buffer.run(sink, signal), this.#following ?? this.#syncer.run(this.#buffer, signal)]);
+    await Promise.all([this.#buffer.run(sink, signal), this.#running ?? this.#syncer.run(this.#buffer, signal)]);
   }
 
   #onUnreadable(path: string, reason: string): void {

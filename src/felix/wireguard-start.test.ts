@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
 import { createServer } from "node:net";
 import { openSqliteInMemory } from "../datastore/index.ts";
-import { memoryRouteKernel, MemoryWireguard } from "../kernel/index.ts";
-import type { Cidr, IpAddress } from "../lib/ip.ts";
-import { silentLogger } from "../lib/log.ts";
+import { memoryRtnetlink, MemoryWireguard } from "../kernel/index.ts";
+import type { Cidr, IpAddress } from "../lib/ip/ip.ts";
+import { silentLogger } from "../lib/log/log.ts";
 import type { Resource, ResourceKey } from "../model/index.ts";
 import { createTyphaSyncer, TyphaUnreachable } from "../typha/index.ts";
 import { WireguardStart, type WireguardStartSettings } from "./wireguard-start.ts";
@@ -11,9 +11,9 @@ import { WireguardStart, type WireguardStartSettings } from "./wireguard-start.t
 const key = (letter: string) => btoa(letter.repeat(32));
 const nodeKey = (name: string): ResourceKey => ({ type: "resource", kind: "Node", name });
 
-async function open(given: Partial<WireguardStartSettings> = {}, published?: string) {
+async function open(settings: Partial<WireguardStartSettings> = {}, published?: string) {
   const store = await openSqliteInMemory();
-  const kernel = memoryRouteKernel();
+  const kernel = memoryRtnetlink();
   const devices = new MemoryWireguard(kernel.links);
   const config: WireguardStartSettings = {
     FelixHostname: "me",
@@ -22,9 +22,9 @@ async function open(given: Partial<WireguardStartSettings> = {}, published?: str
     WireguardInterfaceName: "wireguard.cali",
     WireguardInterfaceNameV6: "wg-v6.cali",
     WireguardHostEncryptionEnabled: true,
-    ...given,
+    ...settings,
   };
-  const put = (name: string, wireguardPublicKey: string) =>
+  const putNode = (name: string, wireguardPublicKey: string) =>
     store.apply({
       key: nodeKey(name),
       value: {
@@ -41,7 +41,7 @@ async function open(given: Partial<WireguardStartSettings> = {}, published?: str
     ],
   });
   const own = devices.get("wireguard.cali")?.publicKey ?? "";
-  await put("me", published ?? own);
+  await putNode("me", published ?? own);
   const start = new WireguardStart({
     config,
     store,
@@ -55,16 +55,16 @@ async function open(given: Partial<WireguardStartSettings> = {}, published?: str
     const status = (value.status ?? {}) as { wireguardPublicKey?: string };
     return { hasDevice: kernel.links.get("wireguard.cali") !== undefined, key: status.wireguardPublicKey ?? "" };
   };
-  return { start, state, put, own, devices };
+  return { start, state, putNode, own, devices };
 }
 
-test("FD-152 at the start the device stays when its key is the published one", async () => {
+test("FD-152 keeps the device at startup if its key is the published one", async () => {
   const { start, state, own } = await open();
   await start.prepare();
   expect(await state()).toEqual({ hasDevice: true, key: own });
 });
 
-test("FD-152 a key the others do not know, or no peers: device and key go, the others come unencrypted", async () => {
+test("FD-152 removes device and key if the key is not the published one or the device has no peers", async () => {
   const other = await open({}, key("x"));
   await other.start.prepare();
   expect(await other.state()).toEqual({ hasDevice: false, key: "" });
@@ -72,29 +72,29 @@ test("FD-152 a key the others do not know, or no peers: device and key go, the o
   alone.devices.set("wireguard.cali", { replacePeers: true });
   await alone.start.prepare();
   expect(await alone.state()).toEqual({ hasDevice: false, key: "" });
-  // Without host encryption the hosts reach each other anyhow.
+  // Without host encryption, WireGuard does not affect traffic between hosts.
   const pods = await open({ WireguardHostEncryptionEnabled: false }, key("x"));
   await pods.start.prepare();
   expect(await pods.state()).toEqual({ hasDevice: true, key: key("x") });
 });
 
-test("FD-152 switched off: device and key are gone before Typha is looked for", async () => {
+test("FD-152 if WireGuard is disabled, removes device and key before connecting to Typha", async () => {
   const { start, state } = await open({ WireguardEnabled: false });
   await start.prepare();
   expect(await state()).toEqual({ hasDevice: false, key: "" });
 });
 
-test("FD-152 Typhas on nodes that see us differently are left out; if that leaves none, encryption goes", async () => {
-  const { start, state, put, own } = await open();
-  await put("b", key("b"));
-  await put("c", key("new")); // it changed, we have not heard
-  await put("d", "");
-  await put("e", "");
+test("FD-152 skips Typhas on hosts that disagree on encryption; if none is left, removes the encryption", async () => {
+  const { start, state, putNode, own } = await open();
+  await putNode("b", key("b"));
+  await putNode("c", key("new")); // changed, but the kernel still has the old key
+  await putNode("d", "");
+  await putNode("e", "");
   await start.prepare();
   const at = (host: string, nodeName?: string) => ({
     host,
     port: 5473,
-    ...(nodeName === undefined ? {} : { nodeName }),
+    nodeName,
   });
   const found = [
     at("192.0.2.2", "b"),
@@ -115,7 +115,7 @@ test("FD-152 Typhas on nodes that see us differently are left out; if that leave
   expect(await state()).toEqual({ hasDevice: false, key: "" });
 });
 
-test("FC-020 no Typha for the time there is: the connection is given up, WireGuard taken away", async () => {
+test("FC-020 fails if Typha is unreachable until the timeout, and removes WireGuard", async () => {
   const { start, state } = await open();
   const syncer = await createTyphaSyncer({
     settings: { address: `127.0.0.1:${await closedPort()}`, namespace: "", readTimeoutMs: 1000, writeTimeoutMs: 1000 },
@@ -133,15 +133,15 @@ test("FC-020 no Typha for the time there is: the connection is given up, WireGua
   );
   controller.abort();
   expect(failure).toBeInstanceOf(TyphaUnreachable);
-  await start.giveUp();
+  await start.removeEncryption();
   expect(await state()).toEqual({ hasDevice: false, key: "" });
-  // Where only pods' traffic is encrypted, it is not in the way and stays.
+  // If only pod traffic is encrypted, WireGuard does not affect Typha and is kept.
   const pods = await open({ WireguardHostEncryptionEnabled: false });
-  await pods.start.giveUp();
+  await pods.start.removeEncryption();
   expect(await pods.state()).toMatchObject({ hasDevice: true });
 });
 
-/** A port nobody listens on. */
+/** Returns a port that no process listens on. */
 function closedPort(): Promise<number> {
   return new Promise((resolve) => {
     const server = createServer();

@@ -1,16 +1,18 @@
-// Before the agent looks for its Typha: is WireGuard, as an earlier run left it, in the way?
+// Checks at startup whether the WireGuard device of an earlier run would prevent the connection to Typha.
 //
-// With host encryption a node that believes to be a peer sends to the others through the tunnel, and they answer only if
-// they believe it too. Whoever missed the other's news cannot hear it any more. So: what the kernel has must be what we
-// published, else all of it goes and the others are told to come unencrypted; and a Typha on a node that sees us
-// differently from how we see it is not asked.
+// With host encryption, traffic between two hosts passes only if both have the other one as a WireGuard peer, or neither
+// has. If one host missed a change of the other's key, they cannot communicate, and so it cannot learn the new key through
+// Typha either. Therefore:
+//
+// - If the kernel's key differs from the published one, the device is deleted and the published key is cleared, so that
+//   other hosts send unencrypted traffic.
+// - A Typha is not used if its host's published key and this host's list of peers disagree.
 import type { Datastore } from "../datastore/index.ts";
 import { NotFound } from "../datastore/index.ts";
-import type { RouteKernel, Wireguard, WireguardDevice } from "../kernel/index.ts";
-import { describeError, type Logger } from "../lib/log.ts";
-import type { Resource, ResourceKey } from "../model/index.ts";
+import type { Rtnetlink, Wireguard, WireguardDevice } from "../kernel/index.ts";
+import { describeError, type Logger } from "../lib/log/log.ts";
+import { type FelixConfig, ignoreUnreadable, readNode, type ResourceKey } from "../model/index.ts";
 import type { TyphaAddress } from "../typha/index.ts";
-import type { FelixConfig } from "./config/index.ts";
 import { writeWireguardKey } from "./status/wireguard-key.ts";
 
 export type WireguardStartSettings = Pick<
@@ -26,7 +28,7 @@ export type WireguardStartSettings = Pick<
 export interface WireguardStartOptions {
   readonly config: WireguardStartSettings;
   readonly store: Datastore;
-  readonly links: Pick<RouteKernel["links"], "get" | "delete">;
+  readonly links: Pick<Rtnetlink["links"], "get" | "delete">;
   readonly openWireguard: () => Wireguard | undefined;
   readonly log: Logger;
   readonly signal: AbortSignal;
@@ -38,22 +40,22 @@ const VERSIONS: readonly Version[] = [4, 6];
 export class WireguardStart {
   readonly #options: WireguardStartOptions;
   readonly #log: Logger;
-  /** What the kernel held when we started and still stands. */
-  readonly #standing = new Map<Version, WireguardDevice>();
+  /** Devices of an earlier run that are kept, by IP version. */
+  readonly #keptDevices = new Map<Version, WireguardDevice>();
 
   constructor(options: WireguardStartOptions) {
     this.#options = options;
     this.#log = options.log;
   }
 
-  /** Takes away what is off or does not fit what we published. */
+  /** Removes devices that are disabled or whose key differs from the published one. */
   async prepare(): Promise<void> {
     for (const version of VERSIONS)
       try {
         await this.#prepare(version);
       } catch (error) {
-        // The dataplane sets things right as soon as it has its state; this only makes that more likely.
-        this.#log.warn("WireGuard could not be checked before the start", { version, error: describeError(error) });
+        // Not fatal: the dataplane corrects WireGuard when it is in sync. This check only avoids that it never gets there.
+        this.#log.warn("could not check WireGuard at startup", { version, error: describeError(error) });
       }
   }
 
@@ -66,25 +68,26 @@ export class WireguardStart {
     const device = wireguard?.get(name);
     wireguard?.[Symbol.dispose]();
     if (device?.publicKey === undefined || device.peers.length === 0)
-      return this.#remove(version, "the kernel has no peers yet");
+      return this.#remove(version, "the device has no peers");
     const published = await this.#publishedKey(config.FelixHostname, version);
-    if (published !== device.publicKey) return this.#remove(version, "the published key is not the kernel's");
-    this.#standing.set(version, device);
+    if (published !== device.publicKey) return this.#remove(version, "the published key differs from the kernel's key");
+    this.#keptDevices.set(version, device);
   }
 
-  /** Servers whose node and ours agree on how to reach each other. When there is none, encryption goes and all are. */
-  async chooseTyphas(found: readonly TyphaAddress[]): Promise<readonly TyphaAddress[]> {
-    if (this.#standing.size === 0) return found;
-    const kept: TyphaAddress[] = [];
-    for (const typha of found) if (await this.#isReachable(typha)) kept.push(typha);
-    if (kept.length > 0) return kept;
-    for (const version of [...this.#standing.keys()])
-      await this.#remove(version, "no Typha could be reached past it: the nodes see each other differently");
-    return found;
+  /** Returns the servers whose host agrees with this host on encryption. If there are none, removes the encryption and
+   * returns all servers. */
+  async chooseTyphas(servers: readonly TyphaAddress[]): Promise<readonly TyphaAddress[]> {
+    if (this.#keptDevices.size === 0) return servers;
+    const reachable: TyphaAddress[] = [];
+    for (const server of servers) if (await this.#isReachable(server)) reachable.push(server);
+    if (reachable.length > 0) return reachable;
+    for (const version of [...this.#keptDevices.keys()])
+      await this.#remove(version, "no Typha is reachable with the current peers");
+    return servers;
   }
 
-  /** The last resort after Typha could not be reached. */
-  async giveUp(): Promise<void> {
+  /** Removes the encryption after the connection to Typha failed. */
+  async removeEncryption(): Promise<void> {
     const { config } = this.#options;
     if (!config.WireguardHostEncryptionEnabled) return;
     for (const version of VERSIONS)
@@ -93,14 +96,14 @@ export class WireguardStart {
 
   async #isReachable({ host, nodeName }: TyphaAddress): Promise<boolean> {
     const version: Version = host.includes(":") ? 6 : 4;
-    const device = this.#standing.get(version);
+    const device = this.#keptDevices.get(version);
     if (device === undefined || nodeName === undefined || nodeName === this.#options.config.FelixHostname) return true;
     try {
       const key = await this.#publishedKey(nodeName, version);
       if (key !== "") return device.peers.some((peer) => peer.publicKey === key);
       return !device.peers.some((peer) => peer.endpoint?.address === host);
     } catch {
-      return true; // it may well work
+      return true; // unknown: the connection may succeed
     }
   }
 
@@ -108,21 +111,20 @@ export class WireguardStart {
     const key: ResourceKey = { type: "resource", kind: "Node", name: node };
     try {
       const { value } = await this.#options.store.get(key, { signal: this.#options.signal });
-      const status = ((value as Resource).status ?? {}) as Record<string, unknown>;
-      return String(status[version === 4 ? "wireguardPublicKey" : "wireguardPublicKeyV6"] ?? "");
+      return readNode(value, ignoreUnreadable).wireguardKeys[version] ?? "";
     } catch (error) {
       if (error instanceof NotFound) return "";
       throw error;
     }
   }
 
-  async #remove(version: Version, why: string | undefined): Promise<void> {
+  async #remove(version: Version, reason: string | undefined): Promise<void> {
     const { config, links, store, signal } = this.#options;
     const { device } = settingsOf(config, version);
-    this.#standing.delete(version);
+    this.#keptDevices.delete(version);
     if (links.get(device)?.kind === "wireguard") {
       links.delete(device);
-      this.#log.warn("WireGuard is taken away for the start", { device, reason: why ?? "it is off" });
+      this.#log.warn("removed the WireGuard device at startup", { device, reason: reason ?? "WireGuard is disabled" });
     }
     await writeWireguardKey({ store, host: config.FelixHostname, version, publicKey: "", signal });
   }

@@ -1,7 +1,7 @@
 // Many hosts and processes at once, on the memory datastore with every operation interleaved by a seed.
 import { expect, test } from "bun:test";
 import { Unavailable } from "../datastore/index.ts";
-import { parseCidr } from "../lib/ip.ts";
+import { parseCidr } from "../lib/ip/ip.ts";
 import { KeyedMutex } from "../lib/keyed-mutex.ts";
 import { BlockNotEmpty } from "./errors.ts";
 import { TestCluster } from "./testing/bench.ts";

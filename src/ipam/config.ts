@@ -1,7 +1,7 @@
 // The cluster-wide settings of IPAM. Absent means defaults, and reading never writes.
 import { NotFound } from "../datastore/index.ts";
 import type { IpamConfig } from "../model/index.ts";
-import { type Context, isLost, untilWon } from "./context.ts";
+import { type Context, isConflict, retryOnConflict } from "./context.ts";
 import { BadRequest } from "./errors.ts";
 
 const DEFAULT_CONFIG: IpamConfig = { strictAffinity: false, autoAllocateBlocks: true, maxBlocksPerHost: 0 };
@@ -28,7 +28,7 @@ async function storedConfig(context: Context) {
 /** Changes some settings and keeps the others; settings that contradict each other are refused. */
 export async function changeConfig(context: Context, change: Partial<IpamConfig>): Promise<IpamConfig> {
   const { store, call } = context.records;
-  return untilWon(context, "IPAM configuration", async () => {
+  return retryOnConflict(context, "IPAM configuration", async () => {
     const stored = await storedConfig(context);
     const value: IpamConfig = { ...(stored?.value ?? FIRST_CONFIG), ...change };
     if (stored !== undefined && sameConfig(stored.value, value)) return value; // also one that nobody could set
@@ -38,7 +38,7 @@ export async function changeConfig(context: Context, change: Partial<IpamConfig>
       else await store.update({ ...stored, value }, call);
       return value;
     } catch (error) {
-      if (isLost(error)) return undefined;
+      if (isConflict(error)) return undefined;
       throw error;
     }
   });

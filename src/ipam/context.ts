@@ -1,11 +1,11 @@
 // What every operation of IPAM gets: access to the datastore, the cache if there is one, a clock, a logger.
 import type { Datastore } from "../datastore/index.ts";
 import { Conflict, NotFound } from "../datastore/index.ts";
-import type { Cidr } from "../lib/ip.ts";
-import type { Logger } from "../lib/log.ts";
+import type { Cidr } from "../lib/ip/ip.ts";
+import type { Logger } from "../lib/log/log.ts";
 import { backoffDelay, delay } from "../lib/retry.ts";
-import type { AssignmentCache } from "./assignment-cache.ts";
-import { type AssignmentReads, DatastoreReads } from "./assignment-reads.ts";
+import type { AssignmentCache } from "./assign/assignment-cache.ts";
+import { type AssignmentReads, DatastoreReads } from "./assign/assignment-reads.ts";
 import { RetriesExhausted } from "./errors.ts";
 import { Records, type StoredBlock } from "./records.ts";
 
@@ -15,7 +15,7 @@ export interface IpamOptions {
   readonly nowMs: () => number;
   readonly random: () => number;
   /** Absent: every decision reads the datastore. */
-  readonly cache?: AssignmentCache | undefined;
+  readonly cache?: AssignmentCache;
 }
 
 export class Context {
@@ -48,13 +48,13 @@ export class Context {
 }
 
 /** True if another process has written or deleted the object since it was read. */
-export const isLost = (error: unknown): boolean => error instanceof Conflict || error instanceof NotFound;
+export const isConflict = (error: unknown): boolean => error instanceof Conflict || error instanceof NotFound;
 
 const ATTEMPTS = 100;
 const BACKOFF = { firstMs: 1, maxMs: 50, jitter: 1 };
 
 /** Runs `attempt` until it returns a value. Undefined means that another process was faster: `attempt` reads again. */
-export async function untilWon<T>(
+export async function retryOnConflict<T>(
   context: Context,
   what: string,
   attempt: (number: number) => Promise<T | undefined>,

@@ -1,5 +1,5 @@
 // What IPAM refuses, as types. Texts keep the words operators know from the original and add the missing fact.
-import type { Cidr, IpAddress, IpVersion } from "../lib/ip.ts";
+import type { Cidr, IpAddress, IpVersion } from "../lib/ip/ip.ts";
 
 export abstract class IpamError extends Error {}
 

@@ -1,24 +1,30 @@
 // The library's face: one object per datastore, safe to use from many tasks, hosts and processes at once.
-import type { Cidr, IpAddress } from "../lib/ip.ts";
-import { silentLogger } from "../lib/log.ts";
+import type { Cidr, IpAddress } from "../lib/ip/ip.ts";
+import { silentLogger } from "../lib/log/log.ts";
 import type { IpamConfig } from "../model/index.ts";
-import { giveUpBlock, type GivingUp } from "./affinities.ts";
-import type { InputsRequest } from "./assignment-inputs.ts";
-import { type AssignAddressRequest, assignAddress } from "./assign-address.ts";
-import { type Assignments, type AutoAssignRequest, autoAssign } from "./auto-assign.ts";
-import type { Owner } from "./block.ts";
-import { collectCold } from "./cold.ts";
+import { releaseBlock, type GivingUp } from "./blocks/affinities.ts";
+import type { InputsRequest } from "./assign/assignment-inputs.ts";
+import { type AssignAddressRequest, assignAddress } from "./assign/assign-address.ts";
+import { type Assignments, type AutoAssignRequest, autoAssign } from "./assign/auto-assign.ts";
+import type { Owner } from "./blocks/block.ts";
+import { collectExpiredCooldowns } from "./release/cooldown.ts";
 import { changeConfig, readConfig } from "./config.ts";
-import { type Finding, findInconsistencies, readState, repair } from "./consistency.ts";
+import { type Finding, findInconsistencies, readState, repair } from "./reports/consistency.ts";
 import { Context, type IpamOptions } from "./context.ts";
-import { ensureBlock } from "./ensure-block.ts";
-import { type ClaimResult, claimPrefix, giveUpHost, giveUpPool, giveUpPrefix, removeHost } from "./hosts.ts";
-import { changeOwners, type OwnedAddress, type OwnerChange, type Owners, setOwners } from "./owner-attributes.ts";
-import { type Allocation, addressesOfHandle, allocationOf } from "./queries.ts";
-import { type ReleaseRequest, type ReleaseResult, releaseAddresses } from "./release.ts";
-import { type HandleRelease, type HandleReleaseOptions, releaseByHandle } from "./release-handle.ts";
-import { upgradeHost } from "./upgrade.ts";
-import { readUtilization, type UtilizationReport } from "./utilization.ts";
+import { ensureBlock } from "./assign/ensure-block.ts";
+import { type ClaimResult, claimPrefix, giveUpHost, giveUpPool, giveUpPrefix, removeHost } from "./blocks/hosts.ts";
+import {
+  changeOwners,
+  type OwnedAddress,
+  type OwnerChange,
+  type Owners,
+  setOwners,
+} from "./blocks/owner-attributes.ts";
+import { type Allocation, addressesOfHandle, allocationOf } from "./reports/queries.ts";
+import { type ReleaseRequest, type ReleaseResult, releaseAddresses } from "./release/release.ts";
+import { type HandleRelease, type HandleReleaseOptions, releaseByHandle } from "./release/release-handle.ts";
+import { upgradeHost } from "./blocks/upgrade-affinities.ts";
+import { readUtilization, type UtilizationReport } from "./reports/utilization.ts";
 
 export class Ipam {
   readonly #options: IpamOptions;
@@ -92,7 +98,7 @@ export class Ipam {
 
   /** Gives up exactly this block; false when the owner has no such block. */
   releaseBlockAffinity(block: Cidr, owner: Owner, options: GivingUp, signal?: AbortSignal): Promise<boolean> {
-    return giveUpBlock(this.#context(signal), owner, block, options);
+    return releaseBlock(this.#context(signal), owner, block, options);
   }
 
   releaseHostAffinities(owner: Owner, options: GivingUp, signal?: AbortSignal): Promise<void> {
@@ -119,8 +125,8 @@ export class Ipam {
   }
 
   /** Frees addresses whose cooldown is over in blocks that nobody writes; gives back those blocks. */
-  collectCold(blocks?: readonly Cidr[], signal?: AbortSignal): Promise<readonly Cidr[]> {
-    return collectCold(this.#context(signal), blocks);
+  collectExpiredCooldowns(blocks?: readonly Cidr[], signal?: AbortSignal): Promise<readonly Cidr[]> {
+    return collectExpiredCooldowns(this.#context(signal), blocks);
   }
 
   /** Disagreements between blocks, affinities and handles. */

@@ -2,11 +2,11 @@
 // checked after every single write.
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { cidrAddress, type IpAddress } from "../lib/ip.ts";
-import { addressAt } from "./block.ts";
+import { cidrAddress, type IpAddress } from "../lib/ip/ip.ts";
+import { addressAt } from "./blocks/block.ts";
 import { BlockLimitReached, UnknownHandle } from "./errors.ts";
 import type { Ipam } from "./ipam.ts";
-import { AssignmentCache } from "./assignment-cache.ts";
+import { AssignmentCache } from "./assign/assignment-cache.ts";
 import { TestCluster } from "./testing/bench.ts";
 import { findViolations } from "./testing/invariants.ts";
 import { Crash, type CrashPoint, Schedule } from "./testing/schedule.ts";

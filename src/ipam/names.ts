@@ -1,6 +1,6 @@
 // The names under which addresses are held, and the keys of what is recorded with them: shared with the original, so
 // that either program finds what the other allocated.
-import type { IpVersion } from "../lib/ip.ts";
+import type { IpVersion } from "../lib/ip/ip.ts";
 
 /** Keys of an allocation's attributes. */
 export const ATTRIBUTE = {

@@ -9,7 +9,7 @@ import {
   type Stored,
   type Write,
 } from "../datastore/index.ts";
-import type { Cidr, IpVersion } from "../lib/ip.ts";
+import type { Cidr, IpVersion } from "../lib/ip/ip.ts";
 import type {
   Block,
   BlockAffinity,
@@ -23,7 +23,7 @@ import type {
   StoredKey,
   ValueOf,
 } from "../model/index.ts";
-import type { Owner } from "./block.ts";
+import type { Owner } from "./blocks/block.ts";
 
 export type StoredBlock = Stored<BlockKey>;
 export type StoredAffinity = Stored<BlockAffinityKey>;
@@ -43,7 +43,7 @@ export class Records {
   constructor(
     readonly store: Datastore,
     readonly call: CallOptions = {},
-    readonly observer?: BlockObserver | undefined,
+    readonly observer?: BlockObserver,
   ) {}
 
   async config(): Promise<IpamConfig | undefined> {
@@ -58,7 +58,7 @@ export class Records {
   }
 
   async blocks(version?: IpVersion): Promise<readonly StoredBlock[]> {
-    return (await this.store.list({ type: "block", ...(version === undefined ? {} : { version }) }, this.call)).items;
+    return (await this.store.list({ type: "block", version }, this.call)).items;
   }
 
   /** Undefined if a block of that CIDR exists already. */
@@ -90,7 +90,7 @@ export class Records {
     return (await this.store.list(version === undefined ? query : { ...query, version }, this.call)).items;
   }
 
-  /** In two lists where keys are paths: what the two kinds have in common there holds every block and handle too. */
+  /** On etcd and SQLite two lists: the common prefix of both kinds also contains all blocks and handles. */
   async affinities(version?: IpVersion): Promise<readonly StoredAffinity[]> {
     const ofVersion = version === undefined ? {} : { version };
     const kinds =
@@ -198,12 +198,12 @@ export class Records {
 
   #update<K extends StoredKey>(stored: Stored<K>, value: ValueOf<K>): Promise<Stored<K>> {
     const { key, revision, uid } = stored;
-    return this.store.update({ key, value, revision, ...(uid === undefined ? {} : { uid }) }, this.call);
+    return this.store.update({ key, value, revision, uid }, this.call);
   }
 
   async #delete<K extends StoredKey>(stored: Stored<K>): Promise<Stored<K>> {
     const { key, revision, uid } = stored;
-    await this.store.delete(key, { ...this.call, revision, ...(uid === undefined ? {} : { uid }) });
+    await this.store.delete(key, { ...this.call, revision, uid });
     return stored;
   }
 }

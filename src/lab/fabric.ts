@@ -5,11 +5,11 @@ import {
   hasErrno,
   listNamedNamespaces,
   NetworkNamespace,
-  openRouteKernel,
+  openRtnetlink,
   procSysctls,
   withNamespace,
 } from "../kernel/index.ts";
-import { parseAddress, parseCidr, parseNetwork } from "../lib/ip.ts";
+import { parseAddress, parseCidr, parseNetwork } from "../lib/ip/ip.ts";
 import type { LabFolder } from "./folder.ts";
 import type { LabPlan, PlannedHost, PlannedInterface, PlannedRoute } from "./plan.ts";
 
@@ -19,7 +19,7 @@ export const FABRIC = "fabric";
 export function buildFabric(folder: LabFolder, plan: LabPlan): void {
   ensureNamespace(folder.namespace(FABRIC));
   using namespace = NetworkNamespace.named(folder.namespace(FABRIC));
-  using kernel = openRouteKernel(namespace);
+  using kernel = openRtnetlink(namespace);
   kernel.links.set("lo", { up: true });
   withNamespace(namespace, () => {
     // A bridge between lab hosts is wire: the fabric's own netfilter has no say in it.
@@ -46,8 +46,8 @@ export function connectHost(folder: LabFolder, host: PlannedHost): void {
   ensureNamespace(folder.namespace(host.name));
   using fabricNamespace = NetworkNamespace.named(folder.namespace(FABRIC));
   using hostNamespace = NetworkNamespace.named(folder.namespace(host.name));
-  using fabric = openRouteKernel(fabricNamespace);
-  using kernel = openRouteKernel(hostNamespace);
+  using fabric = openRtnetlink(fabricNamespace);
+  using kernel = openRtnetlink(hostNamespace);
   kernel.links.set("lo", { up: true });
   withNamespace(hostNamespace, () => {
     procSysctls.write(["net", "ipv4", "ip_forward"], 1);
@@ -79,7 +79,7 @@ export function connectHost(folder: LabFolder, host: PlannedHost): void {
 /** Pulls the plug of one interface, or puts it back. */
 export function setPlug(folder: LabFolder, host: PlannedHost, nic: PlannedInterface, plugged: boolean): void {
   using namespace = NetworkNamespace.named(folder.namespace(FABRIC));
-  using fabric = openRouteKernel(namespace);
+  using fabric = openRtnetlink(namespace);
   fabric.links.set(portName(host, nic), { up: plugged });
 }
 
@@ -100,14 +100,14 @@ function withKind(kind: "bridge" | "veth", create: () => void): void {
   }
 }
 
-function addAddresses(kernel: ReturnType<typeof openRouteKernel>, link: string, addresses: readonly string[]): void {
+function addAddresses(kernel: ReturnType<typeof openRtnetlink>, link: string, addresses: readonly string[]): void {
   const index = kernel.links.get(link)?.index;
   if (index === undefined) throw new Error(`no interface ${link}`);
   for (const text of addresses)
     kernel.addresses.replace({ link: index, ...parseNetwork(text), noDuplicateDetection: true });
 }
 
-function addRoutes(kernel: ReturnType<typeof openRouteKernel>, routes: readonly PlannedRoute[]): void {
+function addRoutes(kernel: ReturnType<typeof openRtnetlink>, routes: readonly PlannedRoute[]): void {
   for (const route of routes)
     kernel.routes.replace({ destination: parseCidr(route.destination), gateway: parseAddress(route.via) });
 }

@@ -2,21 +2,15 @@
 // before it is made.
 import { setPlug } from "./fabric.ts";
 import type { LabHost } from "./host.ts";
-import { startControllers, startServer } from "./kubernetes/stand-in.ts";
+import { startControllers, startServer } from "./kubernetes/fake-kubelet.ts";
 import { DATASTORE_FAULT, type Lab } from "./lab.ts";
-import { UsageError } from "./options.ts";
+import { InvalidRequest } from "./options.ts";
 import { findProcess } from "./process.ts";
 import { startEtcd, startNode, startRouter } from "./programs.ts";
 import { requireTools } from "./tools.ts";
 
-/** Words: `link NODE [IFACE]`, `process NODE NAME`, `rules NODE`, `datastore`. */
-export const FAULTS = {
-  link: "link NODE [INTERFACE]   pull the plug of an interface",
-  process: "process NODE [NAME]     kill -9 a program of the host (calico-node, felix, bird, …)",
-  rules: "rules NODE              flush the packet filter, as a foreign tool would",
-  routes: "routes NODE             delete the routes Calico made",
-  datastore: "datastore               stop the datastore (etcd, or the API server of Kubernetes and its etcd)",
-} as const;
+const FAULT_KINDS = ["link", "process", "rules", "routes", "datastore"] as const;
+export type FaultKind = (typeof FAULT_KINDS)[number];
 
 /** Nobody else's business runs on them; SQLite is a file. */
 const DATASTORE_PROGRAMS = { sqlite: [], etcd: ["etcd"], kubernetes: ["kube-apiserver", "etcd"] } as const;
@@ -24,6 +18,7 @@ const DATASTORE_PROGRAMS = { sqlite: [], etcd: ["etcd"], kubernetes: ["kube-apis
 /** Felix's and BIRD's, as the kernel counts them. */
 const ROUTE_PROTOCOLS = ["80", "12"];
 
+/** @param words the kind, then the host, then the interface or process */
 export function breakLab(lab: Lab, words: readonly string[]): string {
   const [kind = "", node = "", detail] = words;
   const remember = () => lab.update({ faults: [...lab.record.faults, words.join(" ")] });
@@ -61,7 +56,7 @@ export function breakLab(lab: Lab, words: readonly string[]): string {
         return found === undefined ? [] : [{ program, pid: found.pid }];
       });
       if (programs.length === 0)
-        throw new UsageError(
+        throw new InvalidRequest(
           `lab ${lab.folder.name} has no datastore to stop that runs (datastore ${lab.options.datastore})`,
         );
       // Who the pods are is not to be had from it afterwards.
@@ -71,8 +66,8 @@ export function breakLab(lab: Lab, words: readonly string[]): string {
       return `stopped: ${programs.map(({ program }) => program).join(", ")}`;
     }
     default:
-      throw new UsageError(
-        `break ${kind === "" ? "what" : kind}? There are ${Object.keys(FAULTS).join(", ")}; calico lab help`,
+      throw new InvalidRequest(
+        `break ${kind === "" ? "what" : kind}? There are ${FAULT_KINDS.join(", ")}; calico lab break --help`,
       );
   }
 }
@@ -120,7 +115,9 @@ function interfaceOf(lab: Lab, node: string, name = "eth0") {
   const host = [...lab.plan.nodes, ...lab.plan.routers].find((h) => h.name === node);
   const nic = host?.interfaces.find((i) => i.name === name);
   if (host === undefined || nic === undefined)
-    throw new UsageError(`${node} has no interface ${name}; it has ${host?.interfaces.map((i) => i.name).join(", ")}`);
+    throw new InvalidRequest(
+      `${node} has no interface ${name}; it has ${host?.interfaces.map((i) => i.name).join(", ")}`,
+    );
   return { host, nic };
 }
 
@@ -152,7 +149,7 @@ function flushRules(lab: Lab, host: LabHost): void {
 function processesNamed(lab: Lab, node: string, name: string): number[] {
   const host = lab.host(node);
   requireTools(["ps"]);
-  if (name === "") throw new UsageError("process NODE NAME: the name is empty");
+  if (name === "") throw new InvalidRequest("process NODE NAME: the name is empty");
   const holder = lab.options.kubelets ? undefined : host.holder?.pid; // a Kubernetes node counts by itself
   const listed = host.run(["ps", "-eo", "pid=,netns=,args="]).stdout;
   const own = host.run(["readlink", "/proc/self/ns/net"]).stdout.replace(/\D/g, "");
@@ -162,6 +159,6 @@ function processesNamed(lab: Lab, node: string, name: string): number[] {
     .filter(([, namespace, ...command]) => namespace === own && command.slice(0, 3).some((word) => word.includes(name)))
     .map(([pid]) => Number(pid))
     .filter((pid) => pid !== holder); // with it the host would be gone
-  if (found.length === 0) throw new UsageError(`no process ${name} runs on ${node}`);
+  if (found.length === 0) throw new InvalidRequest(`no process ${name} runs on ${node}`);
   return found;
 }

@@ -2,7 +2,7 @@
 // lab whose `up` was killed halfway is found and removed as completely as every other.
 import { mkdirSync, readFileSync, readdirSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { replaceFile } from "../lib/whole-file.ts";
+import { replaceFile } from "../lib/files/replace-file.ts";
 import type { LabOptions } from "./options.ts";
 
 export const LAB_ROOT = "/var/lib/calico-lab";

@@ -3,7 +3,7 @@
 // network namespaces made inside (pods) are visible only inside and vanish with the host.
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
-import type { Identity } from "../lib/process-identity.ts";
+import type { ProcessIdentity } from "../lib/process/process-identity.ts";
 import { delay } from "../lib/retry.ts";
 import type { LabFolder } from "./folder.ts";
 import { findProcess, isSettled, startProcess } from "./process.ts";
@@ -50,7 +50,7 @@ export class LabHost {
     readonly name: string,
   ) {}
 
-  get holder(): Identity | undefined {
+  get holder(): ProcessIdentity | undefined {
     return findProcess(this.folder, this.holderName);
   }
 
@@ -92,20 +92,24 @@ export class LabHost {
       encoding: "utf8",
       env: { ...baseEnvironment(), ...options.environment },
       maxBuffer: 64 * 1024 * 1024,
-      ...(options.input === undefined ? {} : { input: options.input }),
+      input: options.input,
     });
     return { code: result.status ?? 1, stdout: result.stdout, stderr: result.stderr };
   }
 
   /** Starts a long-running program inside, under the name `<host>-<role>`. */
-  startProgram(role: string, command: readonly string[], environment: Readonly<Record<string, string>>): Identity {
+  startProgram(
+    role: string,
+    command: readonly string[],
+    environment: Readonly<Record<string, string>>,
+  ): ProcessIdentity {
     return startProcess(this.folder, this.programName(role), this.enter(command), {
       ...baseEnvironment(),
       ...environment,
     });
   }
 
-  program(role: string): Identity | undefined {
+  program(role: string): ProcessIdentity | undefined {
     return findProcess(this.folder, this.programName(role));
   }
 

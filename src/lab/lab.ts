@@ -8,7 +8,7 @@ import { LabHost } from "./host.ts";
 import { KubernetesCluster } from "./kubernetes/cluster.ts";
 import { KubernetesHost } from "./kubernetes/host.ts";
 import { clusterPods, podNamespaceNames } from "./kubernetes/pods.ts";
-import { type LabOptions, UsageError } from "./options.ts";
+import { type LabOptions, InvalidRequest } from "./options.ts";
 import { type LabPlan, planLab } from "./plan.ts";
 import { parsePodName, podNamespace } from "./pods.ts";
 import { namespacesSeenBy } from "./process.ts";
@@ -31,7 +31,7 @@ export class Lab {
     const record = folder.read();
     if (record === undefined) {
       const others = listLabs();
-      throw new UsageError(
+      throw new InvalidRequest(
         `there is no lab ${name}; ${others.length === 0 ? "make one with calico lab up" : `there is ${others.join(", ")} (--name)`}`,
       );
     }
@@ -42,9 +42,10 @@ export class Lab {
     return this.record.options;
   }
   host(name: string): LabHost {
-    if (name === "") throw new UsageError(`NODE is missing; lab ${this.folder.name} has ${this.hostNames.join(", ")}`);
+    if (name === "")
+      throw new InvalidRequest(`NODE is missing; lab ${this.folder.name} has ${this.hostNames.join(", ")}`);
     if (!this.hostNames.includes(name))
-      throw new UsageError(`lab ${this.folder.name} has no host ${name}; it has ${this.hostNames.join(", ")}`);
+      throw new InvalidRequest(`lab ${this.folder.name} has no host ${name}; it has ${this.hostNames.join(", ")}`);
     return this.options.kubelets ? new KubernetesHost(this.folder, name) : new LabHost(this.folder, name);
   }
   get hostNames(): string[] {
@@ -69,10 +70,10 @@ export class Lab {
     const found = this.pods.filter((pod) => pod.name === name && (!text.includes("/") || pod.namespace === namespace));
     const [pod, second] = found;
     if (pod === undefined)
-      throw new UsageError(
+      throw new InvalidRequest(
         `lab ${this.folder.name} has no pod ${text}, and no host of that name; calico lab pod list, calico lab status`,
       );
-    if (second !== undefined) throw new UsageError(`pod ${text} is in several namespaces; say NAMESPACE/${text}`);
+    if (second !== undefined) throw new InvalidRequest(`pod ${text} is in several namespaces; say NAMESPACE/${text}`);
     return pod;
   }
 
@@ -84,10 +85,10 @@ export class Lab {
   /** calicoctl on the first node, as an operator logged in there would run it. */
   calicoctl(args: readonly string[], input?: string): string {
     const [first] = this.plan.nodes;
-    if (first === undefined) throw new UsageError(`lab ${this.folder.name} has no nodes`);
+    if (first === undefined) throw new InvalidRequest(`lab ${this.folder.name} has no nodes`);
     const result = this.host(first.name).run([rolePath("calicoctl"), ...args], {
       environment: datastoreEnvironment(this.options, this.plan),
-      ...(input === undefined ? {} : { input }),
+      input,
     });
     if (result.code !== 0) throw new Error(`calicoctl ${args.join(" ")}: ${(result.stderr || result.stdout).trim()}`);
     return result.stdout;

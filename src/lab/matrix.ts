@@ -1,7 +1,7 @@
 // Who reaches whom, by real packets: every pod to every pod at once.
 import { hasErrno, PacketProber, type ProbeOutcome, type ProbeProtocol } from "../kernel/index.ts";
-import { parseAddress } from "../lib/ip.ts";
-import { alignColumns, textWidth } from "../lib/table.ts";
+import { parseAddress } from "../lib/ip/ip.ts";
+import { alignColumns, textWidth } from "../lib/terminal/table.ts";
 import type { LabPod } from "./folder.ts";
 import type { Lab } from "./lab.ts";
 import { paint } from "./terminal.ts";
@@ -19,7 +19,7 @@ export interface MatrixOptions {
   readonly timeoutMs: number;
   readonly version: 4 | 6;
   /** Only pods of this namespace. */
-  readonly namespace?: string | undefined;
+  readonly namespace?: string;
 }
 
 export async function measureMatrix(lab: Lab, options: MatrixOptions): Promise<MatrixCell[]> {

@@ -1,9 +1,9 @@
 // What a lab is asked to be. Names become namespaces, folders and interfaces, so they are checked here, once.
 
 export const TOPOLOGIES = ["switch", "racks", "reflectors", "dual-nic"] as const;
-const BACKENDS = ["bird", "vxlan"] as const;
-const DATAPLANES = ["nft", "iptables"] as const;
-const DATASTORES = ["sqlite", "etcd", "kubernetes"] as const;
+export const BACKENDS = ["bird", "vxlan"] as const;
+export const DATAPLANES = ["nft", "iptables"] as const;
+export const DATASTORES = ["sqlite", "etcd", "kubernetes"] as const;
 
 export interface LabOptions {
   readonly name: string;
@@ -32,81 +32,61 @@ export const DEFAULT_OPTIONS: LabOptions = {
   ipv6: false,
 };
 
-export class UsageError extends Error {
-  override readonly name = "UsageError";
+/** The command line is well-formed, but the lab cannot do it. Reported in one line; the exit code is 2. */
+export class InvalidRequest extends Error {
+  override readonly name = "InvalidRequest";
 }
 
-const MAX_NODES = 100;
+export const MAX_NODES = 100;
+export const MAX_PODS_PER_NODE = 200;
 
-/** Checked options from command-line words; what is absent is as in the lab that stands, or keeps its default. */
-export function parseLabOptions(
-  given: Readonly<Record<string, string | boolean | undefined>>,
-  standing: LabOptions | undefined = undefined,
-): LabOptions {
-  const kubelets = given["kubernetes"] === true || standing?.kubelets === true;
-  const usual = standing ?? { ...DEFAULT_OPTIONS, podsPerNode: kubelets ? 0 : DEFAULT_OPTIONS.podsPerNode };
+/** The flags of `calico lab up`. */
+export interface LabRequest {
+  readonly name?: string;
+  readonly nodes?: number;
+  readonly pods?: number;
+  readonly topology?: LabOptions["topology"];
+  readonly backend?: LabOptions["backend"];
+  readonly dataplane?: LabOptions["dataplane"];
+  readonly datastore?: LabOptions["datastore"];
+  readonly kubernetes?: boolean;
+  readonly ipv6?: boolean;
+  readonly typha?: boolean;
+}
+
+/** Options that are not requested are those of the existing lab, or have their defaults. */
+export function resolveLabOptions(request: LabRequest, existing: LabOptions | undefined = undefined): LabOptions {
+  const kubelets = request.kubernetes === true || existing?.kubelets === true;
+  const usual = existing ?? { ...DEFAULT_OPTIONS, podsPerNode: kubelets ? 0 : DEFAULT_OPTIONS.podsPerNode };
   const options: LabOptions = {
-    name: labName(text(given, "name") ?? usual.name),
-    nodes: count(given, "nodes", usual.nodes, 1, MAX_NODES),
-    podsPerNode: count(given, "pods", usual.podsPerNode, 0, 200),
-    topology: oneOf(given, "topology", TOPOLOGIES, usual.topology),
-    backend: oneOf(given, "backend", BACKENDS, usual.backend),
-    dataplane: oneOf(given, "dataplane", DATAPLANES, usual.dataplane),
-    datastore: kubelets ? "kubernetes" : oneOf(given, "datastore", DATASTORES, usual.datastore),
+    name: labName(request.name ?? usual.name),
+    nodes: request.nodes ?? usual.nodes,
+    podsPerNode: request.pods ?? usual.podsPerNode,
+    topology: request.topology ?? usual.topology,
+    backend: request.backend ?? usual.backend,
+    dataplane: request.dataplane ?? usual.dataplane,
+    datastore: kubelets ? "kubernetes" : (request.datastore ?? usual.datastore),
     kubelets,
-    ipv6: given["ipv6"] === true || usual.ipv6,
-    ...((given["typha"] === true || usual.typha === true) && { typha: true }),
+    ipv6: request.ipv6 === true || usual.ipv6,
+    ...((request.typha === true || usual.typha === true) && { typha: true }),
   };
-  if (kubelets) refuseForKubelets(options, given);
-  else if (options.typha === true) throw new UsageError("--typha: only with --kubernetes");
+  if (kubelets) refuseForKubelets(options, request);
+  else if (options.typha === true) throw new InvalidRequest("--typha: only with --kubernetes");
   return options;
 }
 
-/** What a lab with real kubelets does not do: its hosts stand on one network. */
-function refuseForKubelets(options: LabOptions, given: Readonly<Record<string, string | boolean | undefined>>): void {
-  const datastore = text(given, "datastore") ?? "kubernetes";
-  if (datastore !== "kubernetes") throw new UsageError(`--kubernetes with --datastore ${datastore}: want one of them`);
-  if (options.topology !== "switch") throw new UsageError("--topology: with --kubernetes there is only switch");
-  if (options.ipv6) throw new UsageError("--ipv6: with --kubernetes there is only IPv4");
+/** In a lab with real kubelets, all hosts are on one IPv4 network. */
+function refuseForKubelets(options: LabOptions, { datastore = "kubernetes" }: LabRequest): void {
+  if (datastore !== "kubernetes")
+    throw new InvalidRequest(`--kubernetes with --datastore ${datastore}: want one of them`);
+  if (options.topology !== "switch") throw new InvalidRequest("--topology: with --kubernetes there is only switch");
+  if (options.ipv6) throw new InvalidRequest("--ipv6: with --kubernetes there is only IPv4");
   if (options.typha === true && options.backend !== "bird")
-    throw new UsageError("--typha: its manifest has only --backend bird");
+    throw new InvalidRequest("--typha: its manifest has only --backend bird");
 }
 
 export function labName(name: string): string {
   if (!/^[a-z][a-z0-9]{0,9}$/.test(name))
-    throw new UsageError(`lab name ${JSON.stringify(name)}: want a letter and at most nine more letters or digits`);
+    throw new InvalidRequest(`lab name ${JSON.stringify(name)}: want a letter and at most nine more letters or digits`);
   return name;
-}
-
-function text(given: Readonly<Record<string, string | boolean | undefined>>, option: string): string | undefined {
-  const value = given[option];
-  return typeof value === "string" ? value : undefined;
-}
-
-function count(
-  given: Readonly<Record<string, string | boolean | undefined>>,
-  option: string,
-  fallback: number,
-  min: number,
-  max: number,
-): number {
-  const value = text(given, option);
-  if (value === undefined) return fallback;
-  const number = /^\d+$/.test(value) ? Number(value) : Number.NaN;
-  if (!(number >= min && number <= max))
-    throw new UsageError(`--${option} ${value}: want a number from ${min} to ${max}`);
-  return number;
-}
-
-function oneOf<T extends string>(
-  given: Readonly<Record<string, string | boolean | undefined>>,
-  option: string,
-  choices: readonly T[],
-  fallback: T,
-): T {
-  const value = text(given, option);
-  if (value === undefined) return fallback;
-  const choice = choices.find((c) => c === value);
-  if (choice === undefined) throw new UsageError(`--${option} ${value}: want ${choices.join(", ")}`);
-  return choice;
 }

@@ -3,7 +3,7 @@
 import { createHash } from "node:crypto";
 import type { LabFolder, LabPod, NewPod } from "./folder.ts";
 import { type Finished, LabHost } from "./host.ts";
-import { UsageError, type LabOptions } from "./options.ts";
+import { InvalidRequest, type LabOptions } from "./options.ts";
 import type { LabPlan } from "./plan.ts";
 import { datastoreEnvironment, kubernetesAccount, rolePath, SQLITE_PATH } from "./programs.ts";
 import { dirname } from "node:path";
@@ -18,7 +18,7 @@ export function parsePodName(text: string): { readonly namespace: string; readon
   const [first = "", second] = text.split("/");
   const [namespace, name] = second === undefined ? ["default", first] : [first, second];
   if (!NAME.test(namespace) || !NAME.test(name) || text.split("/").length > 2)
-    throw new UsageError(
+    throw new InvalidRequest(
       `pod ${JSON.stringify(text)}: want NAME or NAMESPACE/NAME, each of at most 42 lower-case letters, digits and -`,
     );
   return { namespace, name };
@@ -26,6 +26,11 @@ export function parsePodName(text: string): { readonly namespace: string; readon
 
 export const podTitle = (pod: { readonly namespace: string; readonly name: string }): string =>
   `${pod.namespace}/${pod.name}`;
+
+export const labelText = (labels: Readonly<Record<string, string>>): string =>
+  Object.entries(labels)
+    .map(([key, value]) => `${key}=${value}`)
+    .join(",");
 
 /** Its network namespace on its host. */
 export const podNamespace = (pod: { readonly namespace: string; readonly name: string }): string =>

@@ -13,7 +13,7 @@ import {
 } from "node:fs";
 import { dirname, join } from "node:path";
 import { parseMountinfo } from "../kernel/index.ts";
-import { type Identity, isRunning, startTimeOf } from "../lib/process-identity.ts";
+import { type ProcessIdentity, isRunning, startTimeOf } from "../lib/process/process-identity.ts";
 import { delay } from "../lib/retry.ts";
 import { HOST_DATASTORE, LAB_ROOT, type LabFolder } from "./folder.ts";
 
@@ -23,7 +23,7 @@ export function startProcess(
   name: string,
   command: readonly [string, ...string[]],
   environment: Readonly<Record<string, string>>,
-): Identity {
+): ProcessIdentity {
   const log = folder.log(name);
   mkdirSync(dirname(log), { recursive: true });
   const out = openSync(log, "a");
@@ -42,7 +42,7 @@ export function startProcess(
 }
 
 /** The process of that name if it still runs. */
-export function findProcess(folder: LabFolder, name: string): Identity | undefined {
+export function findProcess(folder: LabFolder, name: string): ProcessIdentity | undefined {
   let text: string;
   try {
     text = readFileSync(folder.pidFile(name), "utf8");
@@ -64,7 +64,7 @@ export async function stopProcess(folder: LabFolder, name: string, graceMs: numb
   rmSync(folder.pidFile(name), { force: true });
 }
 
-export async function endProcesses(identities: readonly Identity[], graceMs: number): Promise<void> {
+export async function endProcesses(identities: readonly ProcessIdentity[], graceMs: number): Promise<void> {
   for (const signal of ["SIGTERM", "SIGKILL"] as const) {
     for (const identity of identities) if (isRunning(identity)) signalProcess(identity.pid, signal);
     const deadline = performance.now() + (signal === "SIGTERM" ? graceMs : 5000);
@@ -87,7 +87,7 @@ function signalProcess(pid: number, signal: NodeJS.Signals): void {
  * Every process in one of these network namespaces, whoever started it, and every one that sees the lab's shared folder
  * as its host's datastore: a pod's program is still found when all of its host was killed.
  */
-export function processesOf(folder: LabFolder, namespaces: ReadonlySet<string>): Identity[] {
+export function processesOf(folder: LabFolder, namespaces: ReadonlySet<string>): ProcessIdentity[] {
   return readdirSync("/proc")
     .filter((entry) => /^\d+$/.test(entry))
     .map(Number)
@@ -127,7 +127,7 @@ export function isSettled(pid: number): boolean {
 }
 
 /** What was started for a lab by name and still runs. */
-export function recordedProcesses(folder: LabFolder): Identity[] {
+export function recordedProcesses(folder: LabFolder): ProcessIdentity[] {
   try {
     return readdirSync(join(folder.path, "pid")).flatMap((name) => findProcess(folder, name) ?? []);
   } catch {

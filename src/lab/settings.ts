@@ -1,6 +1,6 @@
 // Changes what calico-node on a host is told, and starts it again with that.
 import type { Lab } from "./lab.ts";
-import { UsageError } from "./options.ts";
+import { InvalidRequest } from "./options.ts";
 import { stopProcess } from "./process.ts";
 import { startNode } from "./programs.ts";
 import { untilReady } from "./readiness.ts";
@@ -20,17 +20,17 @@ export async function changeSettings(
   options: { readonly wait: boolean } = { wait: true },
 ): Promise<void> {
   if (lab.cluster !== undefined)
-    throw new UsageError(
+    throw new InvalidRequest(
       "set: in a Kubernetes cluster the DaemonSet has calico-node's environment: calico lab kubectl set env -n kube-system daemonset/calico-node NAME=VALUE",
     );
   const node = lab.plan.nodes.find((each) => each.name === name);
   if (node === undefined || words.length === 0)
-    throw new UsageError(`set NODE NAME=VALUE …; nodes are ${lab.plan.nodes.map((each) => each.name).join(", ")}`);
+    throw new InvalidRequest(`set NODE NAME=VALUE …; nodes are ${lab.plan.nodes.map((each) => each.name).join(", ")}`);
   const settings = { ...lab.record.settings?.[name] };
   for (const word of words) {
     const [, key, value] = /^([A-Z][A-Z0-9_]*)=(.*)$/s.exec(word) ?? [];
     if (key === undefined || value === undefined)
-      throw new UsageError(`${word}: want NAME=VALUE, the name in capitals: FELIX_LOGSEVERITYSCREEN=debug`);
+      throw new InvalidRequest(`${word}: want NAME=VALUE, the name in capitals: FELIX_LOGSEVERITYSCREEN=debug`);
     if (value === "") delete settings[key];
     else settings[key] = value;
   }

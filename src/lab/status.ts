@@ -1,5 +1,5 @@
 // What stands and what does not, per host.
-import { alignColumns } from "../lib/table.ts";
+import { alignColumns } from "../lib/terminal/table.ts";
 import type { Lab } from "./lab.ts";
 import { whyNotReady } from "./readiness.ts";
 import { paint } from "./terminal.ts";

@@ -1,9 +1,9 @@
 // Output of the lab: steps with their duration, colours. Every write is synchronous, so that the output is
 // complete when a later step fails. A reader that closes its pipe does not end the command.
 import { isatty } from "node:tty";
-import { usesColour } from "../lib/colour.ts";
-import { forTerminal } from "../lib/visible-text.ts";
-import { writeAll } from "../lib/write-all.ts";
+import { canEraseLine, usesColour } from "../lib/terminal/colour.ts";
+import { escapeForTerminal } from "../lib/terminal/escape-control-characters.ts";
+import { writeAll } from "../lib/files/write-all.ts";
 
 export interface Terminal {
   readonly colour: boolean;
@@ -31,11 +31,10 @@ export function openTerminal(options: TerminalOptions = {}): Terminal {
   const fd = options.fd ?? 1;
   const isTerminal = isatty(fd);
   const colour = usesColour(process.env, isTerminal);
-  // A dumb terminal cannot erase a line.
-  const rewritesLine = isTerminal && process.env["TERM"] !== "dumb";
+  const rewritesLine = canEraseLine(process.env, isTerminal);
   const progressMs = options.progressMs ?? (rewritesLine ? TERMINAL_PROGRESS_MS : LOG_PROGRESS_MS);
   const write = (text: string) => {
-    if (options.quiet !== true) writeAll(fd, isTerminal ? forTerminal(text) : text);
+    if (options.quiet !== true) writeAll(fd, isTerminal ? escapeForTerminal(text) : text);
   };
   const lineStart = rewritesLine ? "\r\x1b[K" : "";
   return {

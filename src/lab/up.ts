@@ -2,17 +2,17 @@
 // killed run began and changes nothing in a lab that stands.
 import { readFileSync } from "node:fs";
 import { API_VERSION, type Resource } from "../model/index.ts";
-import { NetworkNamespace, openRouteKernel } from "../kernel/index.ts";
-import { cidrLength, type IpAddress, parseAddress, parseNetwork } from "../lib/ip.ts";
+import { NetworkNamespace, openRtnetlink } from "../kernel/index.ts";
+import { cidrLength, type IpAddress, parseAddress, parseNetwork } from "../lib/ip/ip.ts";
 import { delay } from "../lib/retry.ts";
 import { buildFabric, connectHost } from "./fabric.ts";
 import { LabFolder, type LabPod, type NewPod } from "./folder.ts";
 import { labPatience, LabHost } from "./host.ts";
 import { addClusterPods, deleteClusterPod } from "./kubernetes/pods.ts";
-import { addApiPods, deleteApiPod, obtainApi, startApi, startControllers } from "./kubernetes/stand-in.ts";
+import { addApiPods, deleteApiPod, obtainApi, startApi, startControllers } from "./kubernetes/fake-kubelet.ts";
 import { Lab } from "./lab.ts";
 import { lockLab } from "./lock.ts";
-import { type LabOptions, UsageError } from "./options.ts";
+import { type LabOptions, InvalidRequest } from "./options.ts";
 import { addPod, deletePod, endpointName } from "./pods.ts";
 import { rolePath, startEtcd, startNode, startRouter } from "./programs.ts";
 import { untilReady } from "./readiness.ts";
@@ -33,7 +33,7 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
   using _ = await lockLab(folder);
   const existing = folder.read();
   if (existing !== undefined && JSON.stringify(existing.options) !== JSON.stringify(options))
-    throw new UsageError(
+    throw new InvalidRequest(
       `lab ${options.name} is there with ${differences(existing.options, options)}; calico lab down --name ${options.name}, or another --name`,
     );
   folder.create();
@@ -118,7 +118,7 @@ async function untilWays(
   isDefaultEnough = false,
 ): Promise<void> {
   using namespace = NetworkNamespace.named(lab.folder.namespace(host));
-  using kernel = openRouteKernel(namespace);
+  using kernel = openRtnetlink(namespace);
   const isRouted = (address: IpAddress) => {
     const route = kernel.routes.lookup(address);
     return route !== undefined && route.type === "unicast" && (isDefaultEnough || cidrLength(route.destination) > 0);

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { allInOrder } from "./all-in-order.ts";
 
-test("allInOrder returns all results, or throws the failure that comes first in the list", async () => {
+test("allInOrder returns all results, or throws the error that is first in the list", async () => {
   expect(await allInOrder([Promise.resolve(1), Promise.resolve("two")])).toEqual([1, "two"]);
   const late = Promise.withResolvers<number>();
   let isOver = false;

@@ -1,7 +1,8 @@
+// Waits for concurrent operations, and reports the error of the first one in the list that failed.
+
 /**
- * Waits for operations that run at the same time. Throws the failure of the first one in the list that fails, whichever
- * failed first in time, and does not wait for those after it: the caller decides by the order of the list which failure
- * is reported.
+ * Unlike with Promise.all, the order of the list decides which error is thrown, not the time of the failures. Operations
+ * after the failed one are not awaited.
  */
 export async function allInOrder<T extends readonly unknown[]>(
   promises: readonly [...{ [I in keyof T]: Promise<T[I]> }],

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { KeyedMutex } from "./keyed-mutex.ts";
 
-test("actions under one name run one after the other, in order, also after one fails; other names do not wait", async () => {
+test("actions with one name run sequentially, even after one fails, and other names do not wait", async () => {
   const mutex = new KeyedMutex();
   const seen: string[] = [];
   const gate = Promise.withResolvers<void>();

@@ -1,8 +1,8 @@
-// Mutual exclusion by name: actions under the same name run one after the other, in the order in which they came.
+// Mutual exclusion by name: actions with the same name run sequentially, in the order of their calls.
 import { untilAborted } from "./retry.ts";
 
 export class KeyedMutex {
-  /** The end of the last action under each name. */
+  /** For each name, a promise that settles when the last action has ended. */
   readonly #last = new Map<string, Promise<void>>();
 
   /** Rejects with the signal's reason if it aborts before the action starts. */

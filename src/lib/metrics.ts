@@ -1,10 +1,10 @@
-// Prometheus metrics: counters, gauges, summaries and histograms in a registry, printed in the text exposition format.
+// Prometheus metrics: counters, gauges and summaries in a registry, printed in the text exposition format.
 // https://prometheus.io/docs/instrumenting/exposition_formats/
 
 export type MetricLabels = Readonly<Record<string, string>>;
-/** Most have none, and some are counted for every update: finding that out must cost nothing. */
+/** Most metrics have no labels, and some are updated very often, so this object is compared by identity. */
 const NO_LABELS: MetricLabels = {};
-type MetricType = "counter" | "gauge" | "summary" | "histogram";
+type MetricType = "counter" | "gauge" | "summary";
 
 interface Family {
   readonly name: string;
@@ -25,10 +25,7 @@ export class MetricsRegistry {
   summary(name: string, help: string, options?: { readonly now?: () => number }): Summary {
     return this.#add(new Summary(name, help, options?.now ?? Date.now));
   }
-  histogram(name: string, help: string, bounds: readonly number[]): Histogram {
-    return this.#add(new Histogram(name, help, bounds));
-  }
-  /** Values computed when somebody asks. */
+  /** Registers a metric whose values are computed for each scrape. */
   collect(name: string, help: string, type: "counter" | "gauge", read: () => Iterable<[MetricLabels, number]>): void {
     this.#add({
       name,
@@ -40,7 +37,7 @@ export class MetricsRegistry {
     });
   }
 
-  /** The page a scraper reads; families in order of name. */
+  /** Returns the page for a scraper, sorted by metric name. */
   render(): string {
     const lines: string[] = [];
     for (const family of [...this.#families.values()].sort((a, b) => (a.name < b.name ? -1 : 1))) {
@@ -89,12 +86,6 @@ class Gauge extends Scalar implements Family {
   set(value: number, labels: MetricLabels = NO_LABELS): void {
     this.cell(labels).value = value;
   }
-  add(amount: number, labels: MetricLabels = NO_LABELS): void {
-    this.cell(labels).value += amount;
-  }
-  remove(labels: MetricLabels): void {
-    this.values.delete(renderLabels(labels));
-  }
 }
 
 const QUANTILES = [0.5, 0.9, 0.99];
@@ -110,7 +101,7 @@ interface Observations {
   readonly times: number[];
 }
 
-/** Quantiles over the last ten minutes, of at most the last thousand observations; apart for each set of labels. */
+/** Quantiles of the last ten minutes, at most of the last thousand observations, for each combination of labels. */
 class Summary implements Family {
   readonly type = "summary";
   readonly #series = new Map<string, Observations>();
@@ -121,7 +112,7 @@ class Summary implements Family {
   ) {
     this.#of({});
   }
-  /** Shows the labels before anything was observed with them; without labels there is then nothing of its own. */
+  /** Adds a series before its first observation. The series without labels is then omitted, unless it is used. */
   prepare(labels: MetricLabels): void {
     if (this.#of({}).count === 0) this.#series.delete("");
     this.#of(labels);
@@ -151,32 +142,6 @@ class Summary implements Family {
     let series = this.#series.get(key);
     if (series === undefined) this.#series.set(key, (series = { labels, sum: 0, count: 0, values: [], times: [] }));
     return series;
-  }
-}
-
-class Histogram implements Family {
-  readonly type = "histogram";
-  readonly #counts: number[];
-  #sum = 0;
-  #count = 0;
-  constructor(
-    readonly name: string,
-    readonly help: string,
-    readonly bounds: readonly number[],
-  ) {
-    this.#counts = bounds.map(() => 0);
-  }
-  observe(value: number): void {
-    this.#sum += value;
-    this.#count++;
-    for (const [i, bound] of this.bounds.entries()) if (value <= bound) this.#counts[i] = (this.#counts[i] ?? 0) + 1;
-  }
-  *samples(): Iterable<{ suffix?: string; labels: MetricLabels; value: number }> {
-    for (const [i, bound] of this.bounds.entries())
-      yield { suffix: "_bucket", labels: { le: String(bound) }, value: this.#counts[i] ?? 0 };
-    yield { suffix: "_bucket", labels: { le: "+Inf" }, value: this.#count };
-    yield { suffix: "_sum", labels: {}, value: this.#sum };
-    yield { suffix: "_count", labels: {}, value: this.#count };
   }
 }
 

@@ -1,23 +1,22 @@
-// Waiting and trying again. Clocks and randomness are given from outside where a test needs them; every wait ends at
-// once when its signal aborts.
+// Delays, backoff and waiting for abort signals. Every wait ends at once when its signal aborts.
 
 export interface Backoff {
   readonly firstMs: number;
   readonly maxMs: number;
   readonly factor?: number;
-  /** Share of each delay that is random, 0–1, so that many clients do not march in step. */
+  /** Random share of each delay (0 to 1), so that many clients do not retry at the same time. */
   readonly jitter?: number;
   readonly random?: () => number;
 }
 
-/** The delay before attempt `attempt` (the first retry is 0). */
+/** Returns the delay before a retry. @param attempt 0 for the first retry */
 export function backoffDelay(backoff: Backoff, attempt: number): number {
   const full = Math.min(backoff.maxMs, backoff.firstMs * (backoff.factor ?? 2) ** attempt);
   const jitter = backoff.jitter ?? 0;
   return full * (1 - jitter + jitter * (backoff.random ?? Math.random)());
 }
 
-/** Resolves after the time, or rejects with the signal's reason. */
+/** Resolves after `ms`, or rejects with the signal's reason. */
 export function delay(ms: number, signal?: AbortSignal): Promise<void> {
   return new Promise((resolve, reject) => {
     if (signal?.aborted === true) return reject(signal.reason);
@@ -33,15 +32,15 @@ export function delay(ms: number, signal?: AbortSignal): Promise<void> {
   });
 }
 
-/** Resolves after the time, or as soon as the signal aborts: for loops that look at the signal themselves. */
+/** Resolves after `ms` or when the signal aborts. For loops that check the signal themselves. */
 export function pause(ms: number, signal: AbortSignal | undefined): Promise<void> {
   return delay(ms, signal).catch(() => {});
 }
 
-/** Lets sockets, timers and everybody else who waits have their turn. */
-export const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+/** Lets pending events of sockets and timers be handled. */
+export const yieldToEventLoop = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
 
-/** Resolves when the signal aborts, at once when it has. */
+/** Resolves when the signal aborts, or at once if it has aborted. */
 export function aborted(signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     if (signal.aborted) resolve();
@@ -49,11 +48,11 @@ export function aborted(signal: AbortSignal): Promise<void> {
   });
 }
 
-/** What the promise comes to, or the signal's reason if that is sooner. What it stands for goes on either way. */
+/** Settles like the promise, or rejects with the signal's reason if that aborts first. The operation itself continues. */
 export function untilAborted<T>(promise: Promise<T>, signal: AbortSignal | undefined): Promise<T> {
   if (signal === undefined) return promise;
   if (signal.aborted) {
-    promise.catch(() => {}); // nobody waits for it any more, and its failure would be nobody's
+    promise.catch(() => {}); // otherwise a later rejection would be unhandled
     return Promise.reject(signal.reason);
   }
   const { promise: aborted, reject } = Promise.withResolvers<never>();

@@ -1,12 +1,12 @@
-// A sorted collection of distinct numbers (or bigints) that can be searched from any position. An insertion moves at most
-// one block, so the cost of a change hardly depends on the number of keys. A key takes about 8 bytes (a bigint 40).
+// A sorted collection of distinct numbers or bigints with a cursor. The keys are in blocks, and an insertion moves at most
+// one block, so its cost hardly depends on the number of keys. A number takes about 8 bytes, a bigint 40.
 
 const BLOCK = 256;
 
 export class SortedKeys<K extends number | bigint> {
-  /** Sorted, none empty; every key of a block is less than all keys of the next. */
+  /** Each block is sorted and not empty, and its keys are less than all keys of the next block. */
   readonly #blocks: K[][] = [];
-  // The place that was sought last.
+  // The cursor: the position of the last `seek`.
   #block = 0;
   #at = 0;
 
@@ -16,23 +16,23 @@ export class SortedKeys<K extends number | bigint> {
       this.#blocks.push(Array.prototype.slice.call(keys, i, i + BLOCK / 2));
   }
 
-  /** Moves to the place where the key is, or would be inserted. */
+  /** Moves the cursor to the key, or to the position where it would be inserted. */
   seek(key: K): void {
     this.#block = Math.max(0, this.#blockOf(key));
     const block = this.#blocks[this.#block];
     this.#at = block === undefined ? 0 : lowerBound(block, key);
   }
 
-  /** The greatest key that is less than the one that was sought. */
+  /** The greatest key before the cursor. */
   get previous(): K | undefined {
     return this.#blocks[this.#block]?.[this.#at - 1] ?? this.#blocks[this.#block - 1]?.at(-1);
   }
-  /** The least key that is not less than the one that was sought. */
+  /** The key at the cursor, or the least key after it. */
   get next(): K | undefined {
     return this.#blocks[this.#block]?.[this.#at] ?? this.#blocks[this.#block + 1]?.[0];
   }
 
-  /** @param key the one that was sought last, and was not found */
+  /** @param key the key of the last `seek`, which is not contained */
   insertHere(key: K): void {
     const block = this.#blocks[this.#block];
     if (block === undefined) {
@@ -43,13 +43,13 @@ export class SortedKeys<K extends number | bigint> {
     if (block.length > BLOCK) this.#blocks.splice(this.#block + 1, 0, block.splice(BLOCK / 2));
   }
 
-  /** @param key one that is not contained yet */
+  /** @param key a key that is not contained */
   insert(key: K): void {
     this.seek(key);
     this.insertHere(key);
   }
 
-  /** @returns false if it was not contained */
+  /** @returns false if the key is not contained */
   delete(key: K): boolean {
     this.seek(key);
     const block = this.#blocks[this.#block];
@@ -59,7 +59,7 @@ export class SortedKeys<K extends number | bigint> {
     return true;
   }
 
-  /** The least key that is at least this one. */
+  /** Returns the least key that is greater than or equal to this one. */
   ceiling(key: K): K | undefined {
     this.seek(key);
     return this.next;
@@ -69,7 +69,7 @@ export class SortedKeys<K extends number | bigint> {
     for (const block of this.#blocks) yield* block;
   }
 
-  /** Index of the last block whose first key is at most this one; -1 if there is none. */
+  /** Returns the index of the last block whose first key is at most `key`, or -1. */
   #blockOf(key: K): number {
     let low = 0;
     let high = this.#blocks.length;
@@ -83,7 +83,7 @@ export class SortedKeys<K extends number | bigint> {
   }
 }
 
-/** Position of the first element that is at least the key. */
+/** Returns the position of the first element that is at least `key`. */
 function lowerBound<K extends number | bigint>(block: readonly K[], key: K): number {
   let low = 0;
   let high = block.length;

@@ -7,7 +7,7 @@ function bench(options: { readonly capacity: number; readonly initial?: number; 
   return { bucket: new TokenBucket({ ...options, now: () => now }), wait: (ms: number) => (now += ms) };
 }
 
-test("a burst takes what the bucket holds, then one token comes per refill time", () => {
+test("a burst takes all tokens, then one token is added per refill time", () => {
   const { bucket, wait } = bench({ capacity: 3, refillMs: 100 });
   expect([1, 2, 3, 4].map(() => bucket.tryTake())).toEqual([0, 0, 0, 100]);
   wait(99);
@@ -37,7 +37,7 @@ test("rounding costs no token", () =>
     ),
   ));
 
-test("in any interval no more tokens are taken than the capacity and what was refilled", () =>
+test("in any interval at most the capacity plus the refilled tokens are taken", () =>
   fc.assert(
     fc.property(
       fc.integer({ min: 1, max: 10 }),
@@ -72,7 +72,7 @@ test("without a refill time there is no limit", async () => {
   await Promise.all(Array.from({ length: 1000 }, () => bucket.take()));
 });
 
-test("a caller that gives up waiting is rejected", async () => {
+test("a wait whose signal aborts is rejected", async () => {
   const bucket = new TokenBucket({ capacity: 0, refillMs: 60_000 });
   const waiting = bucket.take(AbortSignal.timeout(10));
   await expect(waiting).rejects.toThrow();

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { sortRows, tableOf } from "./columns.ts";
 import { KINDS, type KindName, kindOf, selectableFields } from "./kinds.ts";
 import { API_VERSION, type Resource } from "./resource.ts";
-import { loadDefinition } from "./schemas.ts";
+import { loadDefinition } from "./validation/schemas.ts";
 
 const make = (kind: KindName, spec: unknown, name = "x"): Resource => ({
   apiVersion: API_VERSION,

@@ -1,8 +1,11 @@
 // What `calicoctl get` prints of each kind: the columns of its short and wide table, and how a cell reads. Light data:
 // no schema is loaded to print a table.
 import type { KindName } from "./kinds.ts";
+import { readTier } from "./readers/tier.ts";
+import { ignoreUnreadable } from "./readers/unreadable.ts";
+import { specFields } from "./resource-fields.ts";
 import type { Resource } from "./resource.ts";
-import { UnreadableValue } from "./unreadable-value.ts";
+import { UnreadableValue } from "./stored/unreadable-value.ts";
 
 /** What a cell may depend on besides its resource. */
 export interface CellContext {
@@ -22,7 +25,6 @@ export interface Table {
 
 /** Stored values come unchecked here: what a cell needs must have the type it ought to have. */
 type Fields = Readonly<Record<string, unknown>>;
-const specOf = (resource: Resource): Fields => (resource.spec ?? {}) as Fields;
 
 const WANTED = {
   string: "text",
@@ -45,8 +47,9 @@ function fieldOf(fields: Fields, field: string, wanted: Wanted, where = "spec"):
   throw new UnreadableValue(`${where}.${field}: want ${WANTED[wanted]}`);
 }
 const listAt = (resource: Resource, field: string) =>
-  (fieldOf(specOf(resource), field, "list") ?? []) as readonly unknown[];
-const groupAt = (resource: Resource, field: string) => fieldOf(specOf(resource), field, "object") as Fields | undefined;
+  (fieldOf(specFields(resource), field, "list") ?? []) as readonly unknown[];
+const groupAt = (resource: Resource, field: string) =>
+  fieldOf(specFields(resource), field, "object") as Fields | undefined;
 const groupsOf = (list: unknown, where: string): readonly Fields[] =>
   ((list ?? []) as readonly unknown[]).map((item) => {
     if (item === null || !isA(item, "object")) throw new UnreadableValue(`${where}: want groups of fields`);
@@ -55,7 +58,7 @@ const groupsOf = (list: unknown, where: string): readonly Fields[] =>
 
 const at = (heading: string, field: string, absent = "", wanted: Wanted = "string"): Column => ({
   heading,
-  cell: (resource) => show(fieldOf(specOf(resource), field, wanted), absent),
+  cell: (resource) => show(fieldOf(specFields(resource), field, wanted), absent),
 });
 const flag = (heading: string, field: string, absent = "false") => at(heading, field, absent, "boolean");
 const number = (heading: string, field: string, absent: string) => at(heading, field, absent, "number");
@@ -64,7 +67,7 @@ const asNumber = (heading: string, absent: string) => at(heading, "asNumber", ab
 const float = (heading: string, field: string): Column => ({
   heading,
   cell: (resource) => {
-    const value = fieldOf(specOf(resource), field, "number");
+    const value = fieldOf(specFields(resource), field, "number");
     return value === undefined ? "<nil>" : showFloat(value as number);
   },
 });
@@ -212,7 +215,7 @@ export const tableOf = (kind: KindName): Table | undefined => TABLES[kind];
 /** The order rows come in: tiers by their order, all others as the datastore has them, by namespace and name. */
 export function sortRows(kind: KindName, resources: readonly Resource[]): readonly Resource[] {
   if (kind !== "Tier") return resources;
-  const order = (resource: Resource) => (specOf(resource)["order"] as number | undefined) ?? Number.POSITIVE_INFINITY;
+  const order = (resource: Resource) => readTier(resource, ignoreUnreadable).order ?? Number.POSITIVE_INFINITY;
   return resources.toSorted((a, b) => order(a) - order(b) || (a.metadata.name < b.metadata.name ? -1 : 1));
 }
 
@@ -235,7 +238,7 @@ function truncate(text: string, limit: number): string {
 }
 
 function peerNode(resource: Resource): string {
-  const spec = specOf(resource);
+  const spec = specFields(resource);
   return show(fieldOf(spec, "node", "string") ?? fieldOf(spec, "nodeSelector", "string"), "(global)");
 }
 
@@ -272,7 +275,7 @@ function podSelector(resource: Resource): string {
 }
 
 function workloadName(resource: Resource): string {
-  const spec = specOf(resource);
+  const spec = specFields(resource);
   return show(fieldOf(spec, "workload", "string") ?? fieldOf(spec, "pod", "string"), "");
 }
 

@@ -1,34 +1,50 @@
 // The data model's front door. Light: schemas (zod) are loaded only by who validates, through `loadSchemas`.
 export * from "./built-in-tiers.ts";
 export * from "./columns.ts";
-export * from "./derived.ts";
-export * from "./duration.ts";
-export * from "./faults.ts";
-export * from "./formats.ts";
-export { InvalidKey, isStoredKey, keyPath, parseKeyPath, parseStoredPath } from "./key-path.ts";
-export { keyMatches, type PathRange, queryRange } from "./key-query.ts";
+export * from "./stored/derived.ts";
+export * from "./validation/duration.ts";
+export * from "./validation/faults.ts";
+export * from "./validation/formats.ts";
+export { InvalidKey, isStoredKey, keyPath, parseKeyPath, parseStoredPath } from "./keys/key-path.ts";
+export { keyMatches, type PathRange, queryRange } from "./keys/key-query.ts";
+export {
+  FELIX_SETTING_GROUPS,
+  FELIX_SETTINGS,
+  type FailsafePort,
+  type FelixConfig,
+  felixDefaultOf,
+  type FelixSetting,
+  type FelixSettingName,
+  felixSettingNames,
+  felixSettingValue,
+  findFelixSetting,
+  type HostFiles,
+  InvalidSetting,
+} from "./felix-settings/index.ts";
 export * from "./interface-owner.ts";
-export * from "./keys.ts";
+export * from "./keys/keys.ts";
 export * from "./kinds.ts";
 export * from "./kubernetes/index.ts";
 export * from "./labels.ts";
 export * from "./legacy-pool.ts";
-export * from "./numbers.ts";
-export { isStagedKind } from "./policy-key.ts";
-export * from "./policy-names.ts";
+export * from "./validation/numbers.ts";
+export { isStagedKind } from "./keys/policy-key.ts";
+export * from "./keys/policy-names.ts";
 export * from "./policy-order.ts";
 export * from "./processors/index.ts";
+export * from "./readers/index.ts";
+export * from "./resource-fields.ts";
 export * from "./resource.ts";
 export type * from "./resources.ts";
-export type { ResourceSchema } from "./schemas.ts";
-export * from "./selector.ts";
-export { decodeResource } from "./stored-resource.ts";
-export { decodeValue, encodeValue } from "./stored-values.ts";
-export { UnreadableValue } from "./unreadable-value.ts";
-export { isValueError, type ReportProblem } from "./value-error.ts";
+export type { ResourceSchema } from "./validation/schemas.ts";
+export * from "./selector/selector.ts";
+export { decodeResource } from "./stored/stored-resource.ts";
+export { decodeValue, encodeValue } from "./stored/stored-values.ts";
+export { UnreadableValue } from "./stored/unreadable-value.ts";
+export { isValueError, type ReportProblem } from "./validation/value-error.ts";
 export * from "./workload-name.ts";
 
 /** The schemas, and zod with them: a few milliseconds, so only where something is validated. */
-export const loadSchemas = () => import("./schemas.ts");
+export const loadSchemas = () => import("./validation/schemas.ts");
 /** The custom resource definitions, made from the schemas. */
 export const loadCustomResourceDefinitions = () => import("./kinds/crd.ts");

@@ -22,5 +22,17 @@ export const isSystemLabel = (name: string): boolean =>
 
 /** The same map under prefixed names. */
 export function prefixed(prefix: string, labels: Readonly<Record<string, string>>): Record<string, string> {
-  return Object.fromEntries(Object.entries(labels).map(([name, value]) => [prefix + name, value]));
+  const result: Record<string, string> = {};
+  for (const name in labels) result[prefix + name] = labels[name] ?? "";
+  return result;
+}
+
+/** The map itself if nothing is removed, as for almost all endpoints. */
+export function withoutLabels(
+  labels: Readonly<Record<string, string>>,
+  isRemoved: (name: string) => boolean,
+): Readonly<Record<string, string>> {
+  for (const name in labels)
+    if (isRemoved(name)) return Object.fromEntries(Object.entries(labels).filter(([other]) => !isRemoved(other)));
+  return labels;
 }

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import type { PolicyKind } from "./keys.ts";
+import type { PolicyKind } from "./keys/keys.ts";
 import { comparePolicies, compareTiers } from "./policy-order.ts";
 
 test("DM-042 tiers come by order, then name; without order last", () => {

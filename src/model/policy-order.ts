@@ -1,9 +1,9 @@
 // The order policy is evaluated in: tiers by their order, then name; within a tier policies by their order, then by
 // `name/namespace/kind`, so that equal orders have one result everywhere. No order counts as after all others.
-import type { PolicyKey } from "./keys.ts";
+import type { PolicyKey } from "./keys/keys.ts";
 
 export interface Ordered {
-  readonly order?: number | undefined;
+  readonly order?: number;
 }
 
 export function compareTiers(a: Ordered & { readonly name: string }, b: Ordered & { readonly name: string }): number {

@@ -1,13 +1,14 @@
 // One rule of a v3 policy or profile in the form calculations need. What makes no sense must never let more through than
 // its author meant, and is reported. A Deny rule loses the part and denies more. So does a Pass rule, which becomes one:
 // what follows it was not meant for its packets. An Allow or Log rule is left out. An action nobody knows counts as Deny.
-import { type Cidr, tryParseCidr } from "../lib/ip.ts";
-import type { JsonReader } from "../lib/json-reader.ts";
-import { describeJson, type Json } from "../lib/lossless-json.ts";
-import { type EntitySelectors, entitySelector } from "./compose-selector.ts";
-import type { Rule, RulePort, RuleProtocol, RuleSide } from "./derived.ts";
-import { parseSelector, writeSelector } from "./selector.ts";
-import { isValueError, type ReportProblem } from "./value-error.ts";
+import { type Cidr, tryParseCidr } from "../lib/ip/ip.ts";
+import type { JsonReader } from "../lib/encoding/json-reader.ts";
+import { describeJson, type Json } from "../lib/encoding/lossless-json.ts";
+import { quote, shorten } from "../lib/shorten.ts";
+import { type EntitySelectors, entitySelector } from "./selector/compose-selector.ts";
+import type { Rule, RulePort, RuleProtocol, RuleSide } from "./stored/derived.ts";
+import { ParsedSelector } from "./selector/selector.ts";
+import { isValueError, type ReportProblem } from "./validation/value-error.ts";
 
 const ACTIONS: ReadonlyMap<unknown, Rule["action"]> = new Map([
   ["Allow", "allow"],
@@ -109,10 +110,10 @@ function convertSide(entity: JsonReader, namespace: string | undefined, attempt:
   const service = attempt(() => serviceOf(entity));
   const selector = attempt(() => {
     const composed = entitySelector(original, namespace);
-    return composed === undefined ? undefined : writeSelector(composed);
+    return composed === undefined ? undefined : ParsedSelector.of(composed);
   });
   const notSelector = attempt(() =>
-    original.notSelector === undefined ? undefined : writeSelector(parseSelector(original.notSelector)),
+    original.notSelector === undefined ? undefined : ParsedSelector.parse(original.notSelector),
   );
   const shown = {
     ...optional("selector", original.selector),
@@ -173,7 +174,7 @@ function serviceOf(entity: JsonReader): { readonly name: string; readonly namesp
 function netsOf(entity: JsonReader, name: "nets" | "notNets"): readonly Cidr[] | undefined {
   const texts = entity.texts(name);
   if (texts.length === 0) return undefined;
-  return texts.map((text) => tryParseCidr(text) ?? entity.fail(name, `CIDRs, not ${JSON.stringify(text)}`));
+  return texts.map((text) => tryParseCidr(text) ?? entity.fail(name, `CIDRs, not ${quote(text)}`));
 }
 
 function portsOf(entity: JsonReader, name: "ports" | "notPorts"): readonly RulePort[] | undefined {
@@ -181,7 +182,8 @@ function portsOf(entity: JsonReader, name: "ports" | "notPorts"): readonly RuleP
   if (values.length === 0) return undefined;
   return values.map(
     (value) =>
-      parseRulePort(value) ?? entity.fail(name, `ports such as 80, "8000:8080" or http, not ${describeJson(value)}`),
+      parseRulePort(value) ??
+      entity.fail(name, `ports such as 80, "8000:8080" or http, not ${shorten(describeJson(value))}`),
   );
 }
 

@@ -5,7 +5,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { load } from "js-yaml";
 import { findKind, type Resource } from "./index.ts";
-import { hasSchema, loadSchema } from "./schemas.ts";
+import { hasSchema, loadSchema } from "./validation/schemas.ts";
 
 interface Recording {
   readonly accepted: boolean;

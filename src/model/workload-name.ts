@@ -11,12 +11,12 @@ export interface WorkloadIdentity {
 
 /** The fields of a WorkloadEndpoint's spec that its name is made of. */
 export interface WorkloadNameFields {
-  readonly node?: string | undefined;
-  readonly orchestrator?: string | undefined;
-  readonly pod?: string | undefined;
-  readonly containerID?: string | undefined;
-  readonly workload?: string | undefined;
-  readonly endpoint?: string | undefined;
+  readonly node?: string;
+  readonly orchestrator?: string;
+  readonly pod?: string;
+  readonly containerID?: string;
+  readonly workload?: string;
+  readonly endpoint?: string;
 }
 
 export class WorkloadNameError extends Error {

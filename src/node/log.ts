@@ -1,6 +1,6 @@
 // Where the parts of a node write their lines: standard output, one line of text each.
 import { writeSync } from "node:fs";
-import { createLogger, formatText, type Logger, type LogLevel } from "../lib/log.ts";
+import { createLogger, formatText, type Logger, type LogLevel } from "../lib/log/log.ts";
 
 const LEVELS: Readonly<Record<string, LogLevel>> = {
   debug: "debug",

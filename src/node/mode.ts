@@ -1,5 +1,5 @@
 // What all modes of calico-node have in common: a log, and an exit code that says whether it went well.
-import { describeError, type Logger } from "../lib/log.ts";
+import { describeError, type Logger } from "../lib/log/log.ts";
 import { nodeLogger } from "./log.ts";
 
 /** @param complaint what is said, with the reason, when the work fails */

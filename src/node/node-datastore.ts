@@ -9,7 +9,7 @@ import {
   openDatastore,
   type OpenOptions,
 } from "../datastore/index.ts";
-import { describeError } from "../lib/log.ts";
+import { describeError } from "../lib/log/log.ts";
 import { NodeFailure } from "./failure.ts";
 
 export interface NodeDatastore extends AsyncDisposable {

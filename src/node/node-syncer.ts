@@ -1,7 +1,7 @@
 // What the parts of a node follow the cluster by: a Typha when the environment names one, else the datastore itself.
 import { createSyncer, type Datastore, type Environment, type Syncer } from "../datastore/index.ts";
-import { BUILD } from "../lib/build.ts";
-import type { Logger } from "../lib/log.ts";
+import { BUILD } from "../lib/process/build.ts";
+import type { Logger } from "../lib/log/log.ts";
 import { BGP_PREFIXES, createTyphaSyncer, NODE_PREFIXES, typhaSettings } from "../typha/index.ts";
 
 const PREFIXES = {

@@ -2,9 +2,9 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { isMounted } from "./init-command.ts";
-import { effectiveBackend, felixEnvironment, planChildren } from "./children.ts";
-import { PartOutput } from "./part-output.ts";
+import { isMounted } from "./commands/init-command.ts";
+import { effectiveBackend, felixEnvironment, planChildren } from "./supervisor/children.ts";
+import { PartOutput } from "./supervisor/child-output.ts";
 import { flagOf, positiveMs, readSettings } from "./settings.ts";
 
 const names = (env: Record<string, string>, backend: "bird" | "vxlan" | "none") =>

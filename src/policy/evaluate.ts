@@ -89,7 +89,7 @@ function applies(
 ): boolean {
   const { policy } = placed;
   if (!policy.types.includes(direction) || !isOfStage(placed, direction, stage)) return false;
-  return state.matches(policy.selector, state.labelsOf(endpoint.value));
+  return policy.selector.matcher(state.labelsOf(endpoint.value));
 }
 
 function isOfStage({ policy }: PlacedPolicy, direction: Direction, stage: Stage): boolean {
@@ -131,8 +131,8 @@ function walk(
     trace.push({
       index,
       action,
-      ...(mismatch === undefined ? {} : { mismatch }),
-      ...(annotations === undefined ? {} : { annotations }),
+      mismatch,
+      annotations,
     });
     if (mismatch !== undefined || action === "log") continue;
     return { outcome: action === "next-tier" ? "pass" : action, trace };

@@ -10,7 +10,8 @@ import {
   type KindName,
   keyPath,
   networkSetProcessor,
-  passThroughOf,
+  nodeProcessor,
+  endpointSliceProcessor,
   policyProcessor,
   profileProcessor,
   type Resource,
@@ -53,8 +54,8 @@ const processors = (): Partial<Record<KindName, UpdateProcessor>> => ({
   GlobalNetworkSet: globalNetworkSetProcessor(),
   FelixConfiguration: felixConfigProcessor(),
   ClusterInformation: clusterInformationProcessor,
-  Node: passThroughOf("Node"),
-  KubernetesEndpointSlice: passThroughOf("KubernetesEndpointSlice"),
+  Node: nodeProcessor,
+  KubernetesEndpointSlice: endpointSliceProcessor,
 });
 
 /** Reports what makes no sense by kind and name, and leaves it out; kinds that have no part in policy are ignored. */
@@ -70,7 +71,7 @@ export function entriesFromResources(
       type: "resource",
       kind: resource.kind,
       name,
-      ...(namespace === undefined ? {} : { namespace }),
+      namespace,
     } as const;
     const update: StoredUpdate = { key, value: resource };
     const updates: readonly DerivedUpdate[] =

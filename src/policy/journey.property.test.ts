@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import type { IpAddress } from "../lib/ip.ts";
+import type { IpAddress } from "../lib/ip/ip.ts";
 import { API_VERSION, type KeyValue, type KindName, type Resource } from "../model/index.ts";
 import { entriesFromResources } from "./from-resources.ts";
 import { judge } from "./journey.ts";

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import type { IpAddress } from "../lib/ip.ts";
+import type { IpAddress } from "../lib/ip/ip.ts";
 import { API_VERSION, type KindName, type Resource } from "../model/index.ts";
 import { entriesFromResources } from "./from-resources.ts";
 import { judge, type Question } from "./journey.ts";

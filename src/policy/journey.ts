@@ -5,7 +5,7 @@
 // On one host the order is: untracked and pre-DNAT policy of the interface it comes in by, then policy for forwarded
 // traffic there, the local workloads' own policy, and policy for forwarded traffic of the interface it leaves by. What
 // untracked or pre-DNAT policy allowed is not asked again at the same interface.
-import type { IpAddress } from "../lib/ip.ts";
+import type { IpAddress } from "../lib/ip/ip.ts";
 import { type Direction, type Evaluation, evaluateEndpoint, hasPolicy, type Stage } from "./evaluate.ts";
 import { failsafeFor, failsafeReplyFor } from "./failsafe.ts";
 import type { Packet } from "./packet.ts";
@@ -188,7 +188,7 @@ class Journey {
       return this.#verdict("allow", "neighbour discovery with the host is always open");
     const denied = this.#incoming(host, this.#anyInterface(host)) ?? this.#workload(workload, "egress");
     if (denied !== undefined) return denied;
-    const action = (this.#state.setting("DefaultEndpointToHostAction", host) ?? "Drop").toLowerCase();
+    const action = this.#state.setting("DefaultEndpointToHostAction", host).toLowerCase();
     const because = `DefaultEndpointToHostAction is ${action}`;
     if (this.#question.established === true) return this.#verdict("allow", this.#lastWord());
     return this.#verdict(action === "drop" ? "deny" : "allow", because);
@@ -197,11 +197,10 @@ class Journey {
   /** A workload must not make tunnel packets of its own. */
   #encapsulated(host: string): string | undefined {
     const { packet } = this.#question;
-    const allowed = (name: string) => this.#state.setting(name, host)?.toLowerCase() === "true";
-    if (packet.protocol === 4 && !allowed("AllowIPIPPacketsFromWorkloads"))
+    if (packet.protocol === 4 && !this.#state.setting("AllowIPIPPacketsFromWorkloads", host))
       return "workloads may not send IPIP packets";
-    const port = Number(this.#state.setting("VXLANPort", host) ?? 4789);
-    if (packet.protocol === 17 && packet.destinationPort === port && !allowed("AllowVXLANPacketsFromWorkloads"))
+    const isVxlan = packet.protocol === 17 && packet.destinationPort === this.#state.setting("VXLANPort", host);
+    if (isVxlan && !this.#state.setting("AllowVXLANPacketsFromWorkloads", host))
       return "workloads may not send VXLAN packets";
     return undefined;
   }

@@ -1,7 +1,7 @@
 // Whether one rule matches one packet, and if not, why. Written for reading: each criterion is a question to the state
 // about the packet's addresses, with no sets or marks in between.
-import { type Cidr, cidrContains, type IpAddress, ipVersion } from "../lib/ip.ts";
-import { ipProtocolNumber } from "../lib/ip-protocol.ts";
+import { type Cidr, cidrContains, type IpAddress, ipVersion } from "../lib/ip/ip.ts";
+import { ipProtocolNumber } from "../lib/ip/ip-protocol.ts";
 import type { Rule, RulePort, RuleProtocol, RuleSide } from "../model/index.ts";
 import { carriesPorts, familyOf, type Packet, protocolName } from "./packet.ts";
 import type { Owner, PolicyState } from "./state.ts";
@@ -83,20 +83,20 @@ function selectors(which: Which, wanted: RuleSide, address: IpAddress, state: Po
   if (selector === undefined && notSelector === undefined) return undefined;
   const owners = state.ownersOf(address);
   if (selector !== undefined) {
-    if (owners.some((owner) => isSelected(owner, wanted, state))) return undefined;
-    if (owners.length === 0) return `${which} ${address} is no endpoint or network set, want ${selector}`;
-    const but = notSelector === undefined ? "" : ` and not ${notSelector}`;
-    return `${which} ${names(owners)} is not ${selector}${but}`;
+    if (owners.some((owner) => isSelected(owner, wanted))) return undefined;
+    if (owners.length === 0) return `${which} ${address} is no endpoint or network set, want ${selector.text}`;
+    const but = notSelector === undefined ? "" : ` and not ${notSelector.text}`;
+    return `${which} ${names(owners)} is not ${selector.text}${but}`;
   }
-  const excluded = owners.find((owner) => state.matches(notSelector ?? "", owner.labels));
-  return excluded === undefined ? undefined : `${which} ${excluded.name} is ${notSelector}, which is left out`;
+  const excluded = owners.find((owner) => notSelector?.matcher(owner.labels));
+  return excluded === undefined ? undefined : `${which} ${excluded.name} is ${notSelector?.text}, which is left out`;
 }
 
-function isSelected(owner: Owner, wanted: RuleSide, state: PolicyState): boolean {
+function isSelected(owner: Owner, wanted: RuleSide): boolean {
   const { selector, notSelector } = wanted;
-  if (selector !== undefined && !state.matches(selector, owner.labels)) return false;
+  if (selector !== undefined && !selector.matcher(owner.labels)) return false;
   // Alone, a negation is no selection: it says nothing of who is meant.
-  return selector === undefined || notSelector === undefined || !state.matches(notSelector, owner.labels);
+  return selector === undefined || notSelector === undefined || !notSelector.matcher(owner.labels);
 }
 
 /** A destination service means its addresses with its ports, a source service its addresses. */
@@ -126,7 +126,7 @@ function isPort(which: Which, wanted: RulePort, rule: Rule, packet: Packet, stat
   if (!("name" in wanted)) return port >= wanted.min && port <= wanted.max;
   // A name is what the owners of the address call the port, among those the rule selects on that side.
   for (const owner of state.ownersOf(packet[which]))
-    if (isSelected(owner, rule[which], state))
+    if (isSelected(owner, rule[which]))
       for (const named of owner.ports)
         if (named.name === wanted.name && named.port === port && ipProtocolNumber(named.protocol) === packet.protocol)
           return true;

@@ -2,7 +2,7 @@
 // a policy with one rule; everything in namespace `evil` belongs to the attacker, whose pod sends a packet to `db`. Objects
 // of Kubernetes go through the same conversions as in the Kubernetes datastore.
 import { describe, expect, test } from "bun:test";
-import type { IpAddress } from "../lib/ip.ts";
+import type { IpAddress } from "../lib/ip/ip.ts";
 import {
   API_VERSION,
   type KindName,
@@ -27,7 +27,7 @@ const make = (kind: KindName, namespace: string, name: string, spec: object, lab
 });
 function pod(namespace: string, name: string, ip: string, labels: Labels = {}, serviceAccountName?: string): Resource {
   const metadata = { name, namespace, labels: { app: name, ...labels }, annotations: {} };
-  const spec = { nodeName: "n1", containers: [], ...(serviceAccountName === undefined ? {} : { serviceAccountName }) };
+  const spec = { nodeName: "n1", containers: [], serviceAccountName };
   return workloadEndpointFromPod({ metadata, spec, status: { podIP: ip } }, () => {});
 }
 const namespace = (name: string): Resource =>

@@ -1,6 +1,6 @@
 // The packet a question is about. Addresses are of one family; ports belong to TCP, UDP and SCTP, types to ICMP.
-import { type IpAddress, type IpVersion, ipVersion } from "../lib/ip.ts";
-import { ipProtocolName } from "../lib/ip-protocol.ts";
+import { type IpAddress, type IpVersion, ipVersion } from "../lib/ip/ip.ts";
+import { ipProtocolName } from "../lib/ip/ip-protocol.ts";
 
 export interface Packet {
   readonly source: IpAddress;

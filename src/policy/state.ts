@@ -1,26 +1,29 @@
 // Everything a verdict depends on, looked up the plain way: who owns an address, which labels an endpoint has with
 // those it inherits, which policies there are in which order. Made from the entries a syncer gives; knows nothing of
 // IP sets or of how rules are programmed.
-import { type Cidr, cidrContains, hostCidr, type IpAddress, tryParseAddress, tryParseNetwork } from "../lib/ip.ts";
+import { type Cidr, cidrContains, hostCidr, type IpAddress } from "../lib/ip/ip.ts";
 import {
   comparePolicies,
   compareTiers,
-  compileSelector,
   type EndpointPort,
+  type FelixConfig,
+  type FelixSettingName,
+  felixSettingValue,
   type HostEndpoint,
   type HostEndpointKey,
+  ignoreUnreadable,
   isStagedKind,
   type KeyValue,
   type LabelLookup,
   type Labels,
-  type Matcher,
   type NetworkSet,
   type Policy,
   type PolicyKey,
   type ProfileRules,
+  readEndpointSlice,
+  readNode,
   type Resource,
   type Tier,
-  tryParseSelector,
   type WorkloadEndpoint,
   type WorkloadEndpointKey,
 } from "../model/index.ts";
@@ -71,7 +74,6 @@ export class PolicyState {
   readonly #backends = new Map<string, ServiceBackend[]>(); // by namespace/service
   readonly #config = new Map<string, string>(); // by name, or host and name
   readonly #hostAddresses = new Map<IpAddress, string>();
-  readonly #matchers = new Map<string, Matcher>();
   readonly #byAddress = new Map<Cidr, Endpoint[]>();
   readonly #owners = new Map<IpAddress, readonly Owner[]>(); // found so far
 
@@ -139,9 +141,9 @@ export class PolicyState {
     return this.#profileRules.get(name);
   }
 
-  /** A setting of the agent on that host, as text. */
-  setting(name: string, host: string): string | undefined {
-    return this.#config.get(`${host}/${name}`) ?? this.#config.get(name);
+  /** A setting of Felix on that host. */
+  setting<N extends FelixSettingName>(name: N, host: string): FelixConfig[N] {
+    return felixSettingValue(name, this.#config.get(`${host}/${name}`) ?? this.#config.get(name));
   }
 
   /** The host whose own address it is. */
@@ -170,16 +172,6 @@ export class PolicyState {
         return undefined;
       },
     };
-  }
-
-  matches(selector: string, labels: LabelLookup): boolean {
-    let matcher = this.#matchers.get(selector);
-    if (matcher === undefined) {
-      const parsed = tryParseSelector(selector);
-      matcher = parsed === undefined ? () => false : compileSelector(parsed);
-      this.#matchers.set(selector, matcher);
-    }
-    return matcher(labels);
   }
 
   /** Endpoints that have this address, and network sets that hold it. */
@@ -212,36 +204,16 @@ export class PolicyState {
   }
 
   #addNode(node: Resource): void {
-    const spec = (node.spec ?? {}) as {
-      readonly bgp?: { readonly ipv4Address?: string; readonly ipv6Address?: string };
-      readonly addresses?: readonly { readonly address: string }[];
-    };
-    const texts = [
-      spec.bgp?.ipv4Address,
-      spec.bgp?.ipv6Address,
-      ...(spec.addresses ?? []).map(({ address }) => address),
-    ];
-    for (const text of texts) {
-      const network = text === undefined ? undefined : tryParseNetwork(text);
-      if (network !== undefined) this.#hostAddresses.set(network.address, node.metadata.name);
-    }
+    const { name, networks, addresses } = readNode(node, ignoreUnreadable);
+    for (const network of [networks[4], networks[6], ...addresses.map((each) => each.network)])
+      if (network !== undefined) this.#hostAddresses.set(network.address, name);
   }
 
-  #addSlice(slice: Resource): void {
-    const service = slice.metadata.labels?.["kubernetes.io/service-name"];
+  #addSlice(resource: Resource): void {
+    const { namespace, service, endpoints, ports } = readEndpointSlice(resource, ignoreUnreadable);
     if (service === undefined) return;
-    // An API server writes null for a list that is empty.
-    const { endpoints, ports } = { ...slice, ...(slice.spec as object | undefined) } as {
-      readonly endpoints?: readonly { readonly addresses?: readonly string[] }[] | null;
-      readonly ports?: readonly { readonly protocol?: string; readonly port?: number }[] | null;
-    };
-    const backend: ServiceBackend = {
-      addresses: (endpoints ?? []).flatMap((endpoint) =>
-        (endpoint.addresses ?? []).flatMap((text) => tryParseAddress(text) ?? []),
-      ),
-      ports: (ports ?? []).flatMap(({ protocol = "TCP", port }) => (port === undefined ? [] : [{ protocol, port }])),
-    };
-    const name = `${slice.metadata.namespace ?? ""}/${service}`;
+    const backend: ServiceBackend = { addresses: endpoints.flatMap(({ addresses }) => addresses), ports };
+    const name = `${namespace}/${service}`;
     this.#backends.set(name, [...(this.#backends.get(name) ?? []), backend]);
   }
 }

@@ -12,9 +12,9 @@ import {
   type SyncStatus,
   Unavailable,
 } from "../datastore/index.ts";
-import { describeError, type Logger, silentLogger } from "../lib/log.ts";
+import { describeError, type Logger, silentLogger } from "../lib/log/log.ts";
 import { pause } from "../lib/retry.ts";
-import { KEEP_ALIVE_IDLE_MS } from "../lib/tcp-keepalive.ts";
+import { KEEP_ALIVE_IDLE_MS } from "../lib/http/tcp-keepalive.ts";
 import type { Key } from "../model/index.ts";
 import { AttemptTracker, addressText, type TyphaAddress, TyphaUnreachable } from "./discovery.ts";
 import {
@@ -39,7 +39,7 @@ export interface TyphaClientOptions {
   readonly info?: string;
   readonly version?: string;
   readonly find: (refresh: boolean) => Promise<readonly TyphaAddress[]>;
-  readonly tls?: TlsSettings | undefined;
+  readonly tls?: TlsSettings;
   readonly readTimeoutMs?: number;
   /** How long the server may leave unread what we say. */
   readonly writeTimeoutMs?: number;
@@ -290,7 +290,11 @@ class Session {
 
   #take(records: Buffer): void {
     const { wants, log } = this.#options;
-    const decoded = decodeRecords(records, wants, (path) => log?.debug("unknown key from Typha", { path }));
+    const decoded = decodeRecords(records, {
+      wants,
+      onUnknown: (path) => log?.debug("unknown key from Typha", { path }),
+      onUnreadable: (path, reason) => this.#buffer.onUnreadable(path, reason),
+    });
     // The very first snapshot has nothing to disturb; any later group counts whole or not at all.
     if (this.#inGroup && this.#holds) this.#held.push(decoded);
     else this.#buffer.onUpdates(decoded.updates, decoded.paths);

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { silentLogger } from "../lib/log.ts";
+import { silentLogger } from "../lib/log/log.ts";
 import { resolveConfig, TyphaConfigError } from "./config.ts";
 import { fairShare, rebalance } from "./rebalance.ts";
 

@@ -6,7 +6,7 @@ import {
   type Syncer,
   type SyncerName,
 } from "../datastore/index.ts";
-import type { Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log/log.ts";
 import type { Key } from "../model/index.ts";
 import { orderInstances, parseAddresses, type TyphaAddress } from "./discovery.ts";
 import type { TyphaSettings } from "./settings.ts";

@@ -6,7 +6,7 @@
 // once: a client acts on whole groups only (see docs/typha-protocol.md).
 import type { Socket } from "node:net";
 import type { SyncerName } from "../datastore/index.ts";
-import type { Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log/log.ts";
 import {
   type ClientHello,
   type Feature,

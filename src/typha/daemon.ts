@@ -13,20 +13,21 @@ import {
   openDatastore,
   type SyncerName,
   type SyncerSink,
+  ValidationFilter,
 } from "../datastore/index.ts";
-import { HealthAggregator } from "../lib/health.ts";
-import type { Logger } from "../lib/log.ts";
+import { HealthAggregator } from "../lib/http/health.ts";
+import type { Logger } from "../lib/log/log.ts";
 import { MetricsRegistry } from "../lib/metrics.ts";
-import { healthPages, metricsPages, type PageServer, servePages } from "../lib/pages.ts";
-import { addProcessMetrics } from "../lib/process-metrics.ts";
+import { healthPages, metricsPages, type PageServer, servePages } from "../lib/http/pages.ts";
+import { addProcessMetrics } from "../lib/process/process-metrics.ts";
 import { delay } from "../lib/retry.ts";
+import { loadSchemas, type ResourceSchema, type SchemaKind } from "../model/index.ts";
 import type { TyphaConfig } from "./config.ts";
 import { SYNCER_NAMES } from "./protocol.ts";
 import { rebalance } from "./rebalance.ts";
 import { TyphaServer } from "./server.ts";
 import { SnapshotCache } from "./snapshot-cache.ts";
 import { checkTlsSettings, loadContext } from "./tls.ts";
-import { ValidationFilter } from "./validation-filter.ts";
 
 export interface DaemonOptions {
   readonly config: TyphaConfig;
@@ -113,10 +114,12 @@ export class TyphaDaemon {
       ),
     );
     const usePodCidr = configFromEnvironment(this.#options.env).usePodCIDR ?? false;
+    const schemas = await loadAllSchemas();
     for (const [name, cache] of this.caches) {
-      const filter = await ValidationFilter.create(name === "felix" ? this.#countNodes(cache) : cache, log);
+      // Whether endpoints may send from foreign addresses is a setting of each Felix.
+      const filter = new ValidationFilter({ log, schemas, allowSpoofing: true });
       const syncer = createSyncer(name, datastore, { usePodCidr, log: log.with({ syncer: name }) });
-      this.#running.push(syncer.run(filter, signal));
+      this.#running.push(syncer.run(filter.before(name === "felix" ? this.#countNodes(cache) : cache), signal));
     }
     this.#reportHealth();
     this.#collectGarbageOnceInSync();
@@ -259,6 +262,13 @@ export class TyphaDaemon {
     );
     this.#running.push(work);
   }
+}
+
+/** Loaded at the start, because the filter cannot wait for a schema. */
+async function loadAllSchemas(): Promise<ReadonlyMap<string, ResourceSchema>> {
+  const { SCHEMA_KINDS, loadSchema } = await loadSchemas();
+  const load = async (kind: SchemaKind) => [kind, (await loadSchema(kind)) as ResourceSchema] as const;
+  return new Map(await Promise.all(SCHEMA_KINDS.map(load)));
 }
 
 /** HTTPS when a certificate or key is set. */

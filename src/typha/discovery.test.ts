@@ -11,7 +11,7 @@ const slice = (port: number | undefined, ...endpoints: NonNullable<EndpointSlice
 const instance = (address: string, nodeName: string, ready?: boolean) => ({
   addresses: [address],
   nodeName,
-  ...(ready === undefined ? {} : { conditions: { ready } }),
+  conditions: ready === undefined ? undefined : { ready },
 });
 
 test("FC-018 TC-T23 addresses are host and port, several of them, of both families", () => {

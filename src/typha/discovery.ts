@@ -41,7 +41,7 @@ export function parseAddresses(text: string): readonly TyphaAddress[] {
 /** Ready instances that have the port, this node's first, each group shuffled. */
 export function orderInstances(
   slices: readonly EndpointSlice[],
-  options: { readonly portName: string; readonly nodeName?: string | undefined; readonly random?: () => number },
+  options: { readonly portName: string; readonly nodeName?: string; readonly random?: () => number },
 ): readonly TyphaAddress[] {
   const { portName, nodeName, random = Math.random } = options;
   const own = new Map<string, TyphaAddress>();
@@ -52,8 +52,7 @@ export function orderInstances(
     for (const { addresses, nodeName: node, conditions } of slice.endpoints ?? []) {
       if (conditions?.ready === false) continue;
       const group = node !== undefined && node === nodeName ? own : others;
-      for (const host of addresses)
-        group.set(addressText({ host, port }), { host, port, ...(node === undefined ? {} : { nodeName: node }) });
+      for (const host of addresses) group.set(addressText({ host, port }), { host, port, nodeName: node });
     }
   }
   return [...shuffle([...own.values()], random), ...shuffle([...others.values()], random)];

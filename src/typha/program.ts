@@ -1,42 +1,30 @@
-// calico-typha [-c|--config-file FILE] | version
-import { appendFileSync, mkdirSync, writeSync } from "node:fs";
+// calico-typha: runs the server until it is told to stop.
+import { appendFileSync, mkdirSync } from "node:fs";
 import { dirname } from "node:path";
-import { parseArgs } from "node:util";
-import { BUILD } from "../lib/build.ts";
-import { createLogger, formatText, type Logger, type LogLevel } from "../lib/log.ts";
-import { screenLogger } from "../lib/screen-log.ts";
-import { writePrivateFile } from "../lib/private-file.ts";
+import type { Call } from "../lib/command-line/command.ts";
+import { BUILD } from "../lib/process/build.ts";
+import { createLogger, formatText, type Logger, type LogLevel } from "../lib/log/log.ts";
+import { stderrLogger } from "../lib/log/stderr-log.ts";
+import { writePrivateFile } from "../lib/files/private-file.ts";
 import { delay } from "../lib/retry.ts";
 import { type LoadedConfig, readConfigFile, resolveConfig, type TyphaConfig } from "./config.ts";
 import type { TyphaDaemon } from "./daemon.ts";
+import type { typhaGrammar } from "./table.ts";
 
-const CONFIG_FILE = "/etc/calico/typha.cfg";
 const RETRY_MS = 1_000;
-const USAGE = "Usage: calico-typha [-c FILE | --config-file FILE]\n       calico-typha version\n";
 
-export async function main(argv: readonly string[]): Promise<number> {
-  let file = CONFIG_FILE;
-  try {
-    const { values, positionals } = parseArgs({
-      args: [...argv],
-      options: {
-        "config-file": { type: "string", short: "c" },
-        version: { type: "boolean" },
-        help: { type: "boolean", short: "h" },
-      },
-      allowPositionals: true,
-    });
-    if (values.version === true || positionals[0] === "version") return print(1, `${BUILD.version}\n`, 0);
-    if (values.help === true) return print(1, USAGE, 0);
-    if (positionals.length > 0) return print(2, `calico-typha: unexpected ${positionals[0]}\n${USAGE}`, 2);
-    file = values["config-file"] ?? CONFIG_FILE;
-  } catch (error) {
-    return print(2, `calico-typha: ${error instanceof Error ? error.message : String(error)}\n${USAGE}`, 2);
-  }
-  const early = screenLogger(levelOf(process.env["TYPHA_EARLYLOGSEVERITYSCREEN"] ?? "INFO"));
-  const daemon = await start(file, early);
+export async function run(call: Call<typeof typhaGrammar>): Promise<number> {
+  const { flags } = call;
+  if (flags.version) return printVersion(call);
+  const early = stderrLogger(levelOf(process.env["TYPHA_EARLYLOGSEVERITYSCREEN"] ?? "INFO"));
+  const daemon = await start(flags["config-file"], early);
   await stopSignal();
   await daemon.shutDown();
+  return 0;
+}
+
+export function printVersion({ io }: Pick<Call, "io">): number {
+  io.out(`${BUILD.version}\n`);
   return 0;
 }
 
@@ -71,22 +59,22 @@ const stopSignal = (): Promise<void> =>
 function loggerFor(config: TyphaConfig): Logger {
   const screen = levelOf(config.LogSeverityScreen);
   const path = config.LogSeverityFile === "NONE" ? "" : config.LogFilePath;
-  if (path === "") return screenLogger(screen);
+  if (path === "") return stderrLogger(screen);
   try {
     mkdirSync(dirname(path), { recursive: true });
     appendFileSync(path, "");
   } catch (error) {
-    const log = screenLogger(screen);
+    const log = stderrLogger(screen);
     log.warn("log file cannot be written, logging to the screen only", { path, error });
     return log;
   }
-  const screenWriter = screenLogger(screen);
+  const screenWriter = stderrLogger(screen);
   return createLogger({
     level: "debug",
     write: (record) => {
       const fileLevel = levelOf(config.LogSeverityFile);
       if (rank(record.level) >= rank(fileLevel)) appendFileSync(path, `${formatText(record)}\n`);
-      screenWriter[record.level](record.sentence, record.fields);
+      screenWriter[record.level](record.message, record.fields);
     },
   });
 }
@@ -117,9 +105,4 @@ function writeHeapProfile(config: TyphaConfig, log: Logger): void {
   const path = config.DebugMemoryProfilePath.replace("<timestamp>", stamp);
   writePrivateFile(path, JSON.stringify(Bun.generateHeapSnapshot()));
   log.info("heap profile written", { path });
-}
-
-function print(fd: 1 | 2, text: string, code: number): number {
-  writeSync(fd, text);
-  return code;
 }

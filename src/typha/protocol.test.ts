@@ -1,7 +1,8 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import type { SyncerUpdate } from "../datastore/index.ts";
-import { parseCidr } from "../lib/ip.ts";
+import { parseCidr } from "../lib/ip/ip.ts";
+import { ParsedSelector } from "../model/index.ts";
 import { FRAME, FrameReader, frameBytes, isOneZstdFrame, ProtocolError, zstdContentSize } from "./protocol.ts";
 import { decodeHead, decodeRecords, encodeRecords, textUpdate } from "./records.ts";
 
@@ -85,7 +86,14 @@ const samples: readonly SyncerUpdate[] = [
   },
   {
     key: { type: "policy", kind: "NetworkPolicy", namespace: "prod", name: "a/b%c" },
-    value: { tier: "default", inboundRules: [], outboundRules: [], selector: "all()", types: ["ingress"], order: 1.5 },
+    value: {
+      tier: "default",
+      inboundRules: [],
+      outboundRules: [],
+      selector: ParsedSelector.parse("all()"),
+      types: ["ingress"],
+      order: 1.5,
+    },
     change: "new",
   },
   {
@@ -113,18 +121,19 @@ test("TC-T10 policies under their former keys arrive under the present ones", ()
 
 test("a key this program does not know is passed over, a value it cannot read counts as gone", () => {
   const unknown: string[] = [];
+  const unreadable: string[] = [];
   const records = encodeRecords([
     { path: "/calico/v9/future", value: "1", revision: "", change: "new" },
     { path: "/calico/ipam/v2/handle/h", value: '"{"', revision: "", change: "new" },
   ]);
   expect(
-    decodeRecords(
-      records,
-      () => true,
-      (path) => unknown.push(path),
-    ).updates,
+    decodeRecords(records, {
+      onUnknown: (path) => unknown.push(path),
+      onUnreadable: (path) => unreadable.push(path),
+    }).updates,
   ).toEqual([{ key: { type: "ipamHandle", handleId: "h" }, value: undefined, change: "deleted" }]);
   expect(unknown).toEqual(["/calico/v9/future"]);
+  expect(unreadable).toEqual(["/calico/ipam/v2/handle/h"]);
 });
 
 for (const text of ["{}", "[1]", "[0,1,2,3]", '[7,"/calico/v1/Ready","",true]', "[", '[0,"a",null,1]'])

@@ -1,6 +1,6 @@
 // How many clients are this server's share: its own and a fifth more, of all nodes' clients spread over the other
 // servers, so that one server may fail.
-import type { Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log/log.ts";
 import { pause } from "../lib/retry.ts";
 
 export interface ConnectionLimits {

@@ -6,6 +6,7 @@ import {
   decodeValue,
   encodeValue,
   isStoredKey,
+  isValueError,
   type Key,
   keyPath,
   parseKeyPath,
@@ -13,7 +14,8 @@ import {
   UnreadableValue,
   type ValueOf,
 } from "../model/index.ts";
-import type { JsonObject } from "../lib/lossless-json.ts";
+import type { JsonObject } from "../lib/encoding/lossless-json.ts";
+import { decodePolicy, decodeProfileRules } from "./policy-values.ts";
 import { ProtocolError, statusNumber, statusOf } from "./protocol.ts";
 
 /** An update with key and value as text, the value as it will travel: written once, however many clients there are. */
@@ -91,12 +93,16 @@ export interface Decoded {
   readonly paths: string[];
 }
 
-/** A key this program does not know is told to `onUnknown` and passed over; a value it cannot read counts as gone. */
-export function decodeRecords(
-  payload: Buffer,
-  wants: (key: Key) => boolean = () => true,
-  onUnknown: (path: string) => void = () => {},
-): Decoded {
+export interface DecodeOptions {
+  /** Keys that the consumer does not need are skipped. */
+  readonly wants?: ((key: Key) => boolean) | undefined;
+  /** Called for a key that this program does not know; its record is skipped. */
+  readonly onUnknown?: (path: string) => void;
+  /** Called for a value that cannot be decoded; it counts as gone. */
+  readonly onUnreadable?: (path: string, reason: string) => void;
+}
+
+export function decodeRecords(payload: Buffer, options: DecodeOptions = {}): Decoded {
   const items = parseItems(payload);
   const updates: SyncerUpdate[] = [];
   const paths: string[] = [];
@@ -107,9 +113,11 @@ export function decodeRecords(
     if (change === undefined || typeof path !== "string" || typeof revision !== "string")
       throw new ProtocolError("a record is not change, key, revision, value");
     const key = parseKeyPath(path);
-    if (key === undefined) onUnknown(path);
-    else if (wants(key)) {
-      updates.push(makeUpdate(key, change === "deleted" ? undefined : readValue(key, items[i + 3]), revision, change));
+    if (key === undefined) options.onUnknown?.(path);
+    else if (options.wants?.(key) ?? true) {
+      const onUnreadable = (reason: string) => options.onUnreadable?.(path, reason);
+      const value = change === "deleted" ? undefined : readValue(key, items[i + 3], onUnreadable);
+      updates.push(makeUpdate(key, value, revision, change));
       paths.push(path);
     }
   }
@@ -133,14 +141,24 @@ function makeUpdate(key: Key, value: unknown, revision: string, change: SyncerUp
   return { key, value, change, revision } as SyncerUpdate;
 }
 
-function readValue(key: Key, json: unknown): unknown {
+function readValue(key: Key, json: unknown, onUnreadable: (reason: string) => void): unknown {
   if (json === null) return undefined;
-  if (!isStoredKey(key)) return json;
   try {
-    if (typeof json === "string") return decodeValue(key, json);
-    return key.type === "resource" && typeof json === "object" ? decodeResource(key, json as JsonObject) : undefined;
+    return isStoredKey(key) ? readStored(key, json) : readDerived(key, json);
   } catch (error) {
-    if (error instanceof UnreadableValue) return undefined;
-    throw error;
+    if (!(error instanceof UnreadableValue || isValueError(error))) throw error;
+    onUnreadable(error.message);
+    return undefined;
   }
+}
+
+function readStored(key: StoredKey, json: unknown): unknown {
+  if (typeof json === "string") return decodeValue(key, json);
+  if (key.type === "resource" && typeof json === "object") return decodeResource(key, json as JsonObject);
+  throw new UnreadableValue(`a value of type ${typeof json} where the stored text is wanted`);
+}
+
+function readDerived(key: Key, json: unknown): unknown {
+  if (key.type === "policy") return decodePolicy(json);
+  return key.type === "profileRules" ? decodeProfileRules(json) : json;
 }

@@ -4,10 +4,12 @@
 import { createServer as createPlainServer, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer, type Server as TlsServer, type TLSSocket } from "node:tls";
 import type { SyncerName } from "../datastore/index.ts";
-import type { Logger } from "../lib/log.ts";
+import type { Logger } from "../lib/log/log.ts";
+import { RepeatedError } from "../lib/log/repeated-error.ts";
 import { MetricsRegistry } from "../lib/metrics.ts";
 import { pause } from "../lib/retry.ts";
 import { Connection, type ConnectionTimings } from "./connection.ts";
+import { HANDSHAKE_LIMITS, type HandshakeLimits, PendingHandshakes } from "./pending-handshakes.ts";
 import { ServerMetrics } from "./server-metrics.ts";
 import type { SnapshotCache } from "./snapshot-cache.ts";
 import { generationOf, loadContext, peerFault, type TlsSettings } from "./tls.ts";
@@ -17,10 +19,11 @@ export interface TyphaServerOptions {
   readonly host?: string;
   /** 0: one that is free. */
   readonly port: number;
-  readonly tls?: TlsSettings | undefined;
+  readonly tls?: TlsSettings;
   readonly timings?: Partial<ServerTimings>;
   readonly maxRecords?: number;
   readonly maxConnections?: number;
+  readonly handshakeLimits?: HandshakeLimits;
   readonly log: Logger;
   readonly metrics?: MetricsRegistry;
   readonly version?: string;
@@ -63,7 +66,8 @@ export class TyphaServer {
   readonly #options: TyphaServerOptions;
   readonly #timings: ServerTimings;
   readonly #connections = new Set<Connection>();
-  readonly #unproved = new Set<Socket>();
+  readonly #handshakes: PendingHandshakes;
+  readonly #refusal = new RepeatedError();
   #server: Server | undefined;
   #reload: Timer | undefined;
   #dropping: Timer | undefined;
@@ -74,6 +78,7 @@ export class TyphaServer {
     this.#options = options;
     this.#timings = soundTimings(options.timings ?? {});
     this.#maxConnections = options.maxConnections ?? 10_000;
+    this.#handshakes = new PendingHandshakes(options.handshakeLimits ?? HANDSHAKE_LIMITS, this.#timings.handshakeMs);
     this.metrics = new ServerMetrics(options.metrics ?? new MetricsRegistry(), options.caches);
   }
 
@@ -125,26 +130,21 @@ export class TyphaServer {
     clearInterval(this.#reload);
     this.#server?.close();
     for (const connection of this.#connections) connection.close("the server is shutting down");
-    for (const socket of this.#unproved) socket.destroy();
+    this.#handshakes.destroyAll();
   }
 
   #secureServer(tls: TlsSettings): TlsServer {
     const { log, env = {} } = this.#options;
     const demands = { requestCert: true, rejectUnauthorized: true };
     const server = createTlsServer({ ...loadContext(tls, env), ...demands });
-    // Deadlines are ours: the runtime reports a late handshake but leaves the socket open.
+    // The runtime reports a late handshake but leaves the socket open.
     server.on("connection", (socket: Socket) => {
-      const deadline = setTimeout(() => {
-        if (this.#unproved.delete(socket)) socket.destroy();
-      }, this.#timings.handshakeMs);
-      this.#unproved.add(socket);
-      socket.once("close", () => {
-        clearTimeout(deadline);
-        this.#unproved.delete(socket);
-      });
+      const { remoteAddress: from } = socket;
+      const message = "too many connections without a completed TLS handshake; refusing new ones";
+      if (!this.#handshakes.add(socket) && this.#refusal.shouldLog(message)) log.warn(message, { from });
     });
     server.on("secureConnection", (socket: TLSSocket) => {
-      this.#forgetUnproved(socket);
+      this.#handshakes.complete(socket);
       const fault = socket.authorized ? peerFault(socket.getPeerCertificate(), tls) : "no valid certificate";
       if (fault === undefined) return this.#accept(socket);
       log.warn("client refused", { from: socket.remoteAddress, reason: fault });
@@ -170,13 +170,6 @@ export class TyphaServer {
     }, this.#options.certificateLookMs ?? CERTIFICATE_LOOK_MS);
     this.#reload.unref();
     return server;
-  }
-
-  /** A socket that has proved itself is the connection's to time out. */
-  #forgetUnproved(socket: TLSSocket): void {
-    for (const raw of this.#unproved)
-      if (raw.remotePort === socket.remotePort && raw.remoteAddress === socket.remoteAddress)
-        this.#unproved.delete(raw);
   }
 
   #accept(socket: Socket): void {

@@ -40,12 +40,12 @@ export function typhaSettings(
     "server",
   );
   return {
-    ...(address === undefined ? {} : { address }),
-    ...(serviceName === undefined ? {} : { serviceName }),
+    address,
+    serviceName,
     namespace: read("K8SNAMESPACE") ?? "kube-system",
     readTimeoutMs: seconds(read("READTIMEOUT"), 30),
     writeTimeoutMs: seconds(read("WRITETIMEOUT"), 10),
-    ...(tls === undefined ? {} : { tls }),
+    tls,
   };
 }
 

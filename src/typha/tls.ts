@@ -10,8 +10,8 @@ export interface TlsFiles {
 }
 /** The peer's name. With both set, either will do. */
 export interface PeerName {
-  readonly commonName?: string | undefined;
-  readonly uriSan?: string | undefined;
+  readonly commonName?: string;
+  readonly uriSan?: string;
 }
 export interface TlsSettings extends TlsFiles, PeerName {}
 

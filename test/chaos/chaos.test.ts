@@ -13,7 +13,7 @@ import type { Lab } from "../../src/lab/lab.ts";
 import { DEFAULT_OPTIONS } from "../../src/lab/options.ts";
 import { openTerminal } from "../../src/lab/terminal.ts";
 import { addPods, up } from "../../src/lab/up.ts";
-import { parseAddress } from "../../src/lib/ip.ts";
+import { parseAddress } from "../../src/lib/ip/ip.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import { API_VERSION, type Resource } from "../../src/model/index.ts";
 import { randomNumbers } from "../support/random-numbers.ts";

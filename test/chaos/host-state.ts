@@ -17,7 +17,7 @@ export function stateOf(lab: Lab, node: string): HostState {
       .filter((line) => !line.includes(" fe80::") && !line.startsWith("fe80::") && !line.startsWith("multicast"))
       .map((line) => line.replace(/ (?:linkdown|dead|pref medium)/g, "").replace(/ expires \S+/, ""))
       .sort();
-  const filter =
+  const filter: HostState =
     lab.options.dataplane === "nft"
       ? { nft: ruleset(host.run(["nft", "-j", "-s", "list", "ruleset"]).stdout) }
       : {

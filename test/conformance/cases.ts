@@ -307,12 +307,12 @@ function sets(addressOf: AddressOf): Case[] {
 function order(): Case[] {
   const pair = (first: number | undefined, second: number | undefined) => [
     networkPolicy("a-deny", "x", {
-      ...(first === undefined ? {} : { order: first }),
+      order: first,
       types: ["Ingress"],
       ingress: [{ action: "Deny" }],
     }),
     networkPolicy("b-allow", "x", {
-      ...(second === undefined ? {} : { order: second }),
+      order: second,
       types: ["Ingress"],
       ingress: [{ action: "Allow" }],
     }),
@@ -337,7 +337,7 @@ function tiers(): Case[] {
     apiVersion: API_VERSION,
     kind: "Tier",
     metadata: { name },
-    spec: { order, ...(defaultAction === undefined ? {} : { defaultAction }) },
+    spec: { order, defaultAction },
   });
   const inTier = (name: string, spec: object) =>
     globalPolicy(name, { tier: "security", selector: "ns == 'x' || has(pod)", types: ["Ingress"], ...spec });

@@ -3,7 +3,7 @@
 // evaluator.
 import { closeSync, openSync } from "node:fs";
 import { PacketProber, type ProbeProtocol, type ProbeTarget } from "../../src/kernel/index.ts";
-import { type IpAddress, ipVersion, parseAddress } from "../../src/lib/ip.ts";
+import { type IpAddress, ipVersion, parseAddress } from "../../src/lib/ip/ip.ts";
 import { delay } from "../../src/lib/retry.ts";
 import { entriesFromResources, judge, PolicyState } from "../../src/policy/index.ts";
 import { down } from "../../src/lab/down.ts";

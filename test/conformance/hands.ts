@@ -42,7 +42,7 @@ export async function datastoreHand(lab: Lab): Promise<Hand> {
         const { kind, metadata } = stored(resource);
         const { name, namespace } = metadata;
         try {
-          await client.delete({ kind, name, ...(namespace === undefined ? {} : { namespace }) });
+          await client.delete({ kind, name, namespace });
         } catch (error) {
           if (!(error instanceof NotFound)) throw error;
         }

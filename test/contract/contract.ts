@@ -13,7 +13,7 @@ import {
   ValidationFailed,
   type WatchEvent,
 } from "../../src/datastore/index.ts";
-import { parseCidr } from "../../src/lib/ip.ts";
+import { parseCidr } from "../../src/lib/ip/ip.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import type { BlockKey, Resource, ResourceKey, StoredKey, StoredQuery } from "../../src/model/index.ts";
 import { pool, poolKey } from "./entries.ts";
@@ -503,7 +503,7 @@ export class EventLog implements AsyncDisposable {
 
   static async open(store: Datastore, query: StoredQuery, after?: string): Promise<EventLog> {
     const log = new EventLog();
-    const options = { signal: log.#aborter.signal, ...(after === undefined ? {} : { after }) };
+    const options = { signal: log.#aborter.signal, after };
     const watch = await store.watch(query, options);
     log.#reading = (async () => {
       try {

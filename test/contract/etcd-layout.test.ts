@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { Client, type Datastore, openDatastore } from "../../src/datastore/index.ts";
-import { parseCidr } from "../../src/lib/ip.ts";
+import { parseCidr } from "../../src/lib/ip/ip.ts";
 import { API_VERSION, decodeValue, encodeValue, type KindName, KINDS, parseStoredPath } from "../../src/model/index.ts";
 import { EtcdServer } from "../support/etcd-server.ts";
 

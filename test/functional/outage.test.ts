@@ -2,7 +2,7 @@
 // all run at once.
 import { describe, expect, test } from "bun:test";
 import { delay } from "../../src/lib/retry.ts";
-import { lookUntil } from "../../src/lib/testing/eventually.ts";
+import { pollUntil } from "../../src/lib/testing/eventually.ts";
 import { canRun, CniHost } from "./cni/cni-host.ts";
 import { cluster, ETCD_PORT, hasEtcd } from "./cni/etcd-host.ts";
 import { canCutPaths, PacketDrop } from "../support/cut-path.ts";
@@ -73,7 +73,7 @@ describe.skipIf(!canRun || !hasEtcd)("the CNI service on etcd", () => {
       const { call } = await cluster(host);
       const packets = new PacketDrop(host.name);
       expect(await call("ADD", host.pod(), 0)).toMatchObject({ code: 0 });
-      await lookUntil(
+      await pollUntil(
         () => packets.connections([ETCD_PORT]),
         (connections) => connections.every(({ idleMs }) => idleMs > 2500),
       );

@@ -4,12 +4,12 @@
 import { spawnSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from "../../src/kernel/netlink-socket.ts";
-import type { NetlinkWriter } from "../../src/kernel/netlink-writer.ts";
-import { NetlinkError } from "../../src/kernel/netlink-error.ts";
-import { wireguardMessages } from "../../src/kernel/wireguard-wire.ts";
-import { NetlinkWriter as Writer } from "../../src/kernel/netlink-writer.ts";
-import { parseAddress, parseCidr } from "../../src/lib/ip.ts";
+import { NETLINK_NETFILTER, NETLINK_ROUTE, NetlinkSocket } from "../../src/kernel/netlink/netlink-socket.ts";
+import type { NetlinkWriter } from "../../src/kernel/netlink/netlink-writer.ts";
+import { NetlinkError } from "../../src/kernel/sys/kernel-error.ts";
+import { wireguardMessages } from "../../src/kernel/wireguard/wireguard-message.ts";
+import { NetlinkWriter as Writer } from "../../src/kernel/netlink/netlink-writer.ts";
+import { parseAddress, parseCidr } from "../../src/lib/ip/ip.ts";
 
 const NFT = 10 << 8;
 const AF_INET = 2;
@@ -107,7 +107,7 @@ function record(target: string, protocol: number, type: number, body: (w: Netlin
   using socket = NetlinkSocket.open(protocol);
   let number = 0;
   try {
-    socket.dump({ what: `record ${target}`, type, body }, ({ bytes, start, end }) => {
+    socket.dump({ operation: `record ${target}`, type, body }, ({ bytes, start, end }) => {
       if (number++ < MOST_PER_KIND)
         save(target, `kernel-${type}-${bytes[start + 16] ?? 0}-${number}`, bytes.slice(start, end));
       return undefined;

@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { execFileSync } from "node:child_process";
-import { lookUntil } from "../../src/lib/testing/eventually.ts";
+import { pollUntil } from "../../src/lib/testing/eventually.ts";
 import { RouterNetwork } from "../functional/bgp/routers.ts";
 
 if (process.getuid?.() !== 0) throw new Error("run as root: this builds network namespaces");
@@ -119,9 +119,9 @@ for (const tor of tors) {
     const learnt = tor.start(net, undefined);
     await net.put("BGPPeer", "tor", { node: "n1", peerIP: `10.77.0.${TOR}`, asNumber: 65100 });
     await net.addNode("n1", 1);
-    await lookUntil(() => net.established("n1", 4), isThere, 40_000);
-    await lookUntil(learnt, (text) => text.includes(OURS));
-    const routes = await lookUntil(
+    await pollUntil(() => net.established("n1", 4), isThere, 40_000);
+    await pollUntil(learnt, (text) => text.includes(OURS));
+    const routes = await pollUntil(
       () => net.routes("n1", 4),
       (text) => text.includes(THEIRS),
     );
@@ -146,14 +146,14 @@ for (const tor of tors) {
       follow: async () => {},
     };
     await net.addNode("n1", 1, { passwords });
-    await lookUntil(() => net.established("n1", 4), isThere, 60_000);
+    await pollUntil(() => net.established("n1", 4), isThere, 60_000);
     await put("wrong");
-    await lookUntil(
+    await pollUntil(
       () => net.established("n1", 4),
       (seen) => !isThere(seen),
     );
     await put("right");
-    await lookUntil(() => net.established("n1", 4), isThere, 60_000);
+    await pollUntil(() => net.established("n1", 4), isThere, 60_000);
   }, 90_000);
 }
 
@@ -208,13 +208,13 @@ for (const tor of over6)
     const learnt = tor.start(net);
     await net.put("BGPPeer", "tor", { node: "n1", peerIP: `fd77::${TOR}`, asNumber: 65100 });
     await net.addNode("n1", 1, { families: [6] });
-    await lookUntil(
+    await pollUntil(
       () => net.established("n1", 6),
       (seen) => seen.includes(`fd77::${TOR}`),
       40_000,
     );
-    await lookUntil(learnt, (text) => text.includes(OURS_6));
-    const routes = await lookUntil(
+    await pollUntil(learnt, (text) => text.includes(OURS_6));
+    const routes = await pollUntil(
       () => net.routes("n1", 6),
       (text) => text.includes(THEIRS_6),
     );

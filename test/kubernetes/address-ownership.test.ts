@@ -3,8 +3,9 @@
 import { afterAll, beforeAll, expect } from "bun:test";
 import { type Datastore, type KubeObject, openDatastore } from "../../src/datastore/index.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
+import { workloadEndpointName } from "../../src/model/index.ts";
 import { podInterfaceName } from "../../src/model/kubernetes/pod.ts";
-import { canRun, k8s, type Pod, type PluginRun } from "../functional/cni/cni-host.ts";
+import { canRun, interfaceOf, k8s, type Pod, type PluginRun } from "../functional/cni/cni-host.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 import { FelixPipeline } from "./felix-pipeline.ts";
 import { ServedHost } from "./served-host.ts";
@@ -65,9 +66,16 @@ class Tenancy {
     return served.host.add(pod, { conf: this.conf, ...k8s(namespace, name) });
   }
   del(containerId: string): Promise<PluginRun> {
+    return this.call("DEL", containerId);
+  }
+  call(command: "CHECK" | "DEL", containerId: string): Promise<PluginRun> {
     const found = this.#made.find(({ pod }) => pod.containerId === containerId);
     if (found === undefined) throw new Error(`no container ${containerId}`);
-    return served.host.del(found.pod, { conf: this.conf, ...k8s(found.namespace, found.name) });
+    return served.host.call(command, found.pod, { conf: this.conf, ...k8s(found.namespace, found.name) });
+  }
+  gc(attachments: readonly object[]): Promise<PluginRun> {
+    const conf = { ...this.conf, cniVersion: "1.1.0", "cni.dev/valid-attachments": attachments };
+    return served.host.call("GC", undefined, { conf });
   }
   /** A victim's address: `prod/NAME` starts in a container of its own. */
   async victim(name: string, containerId: string): Promise<string> {
@@ -77,9 +85,25 @@ class Tenancy {
   async [Symbol.asyncDispose](): Promise<void> {
     for (const { pod, namespace, name } of this.#made) {
       await served.host.del(pod, { conf: this.conf, ...k8s(namespace, name) });
-      await cluster.delete(`/api/v1/namespaces/${namespace}/pods/${name}?gracePeriodSeconds=0`).catch(() => {});
+      await cluster.delete(`/api/v1/namespaces/${namespace}/pods/${name}`);
     }
   }
+}
+
+function endpointKey(pod: string, namespace: string) {
+  const name = workloadEndpointName({ node: "n1", orchestrator: "k8s", pod, endpoint: "eth0" });
+  return { type: "resource", kind: "WorkloadEndpoint", namespace, name } as const;
+}
+
+async function endpointOf(pod: string, namespace = "evil"): Promise<unknown> {
+  return (await store.get(endpointKey(pod, namespace))).value.spec;
+}
+
+async function conditionOf(namespace: string, pod: string): Promise<unknown> {
+  const { status } = await cluster.api.get<KubeObject & { readonly status: { readonly conditions: object[] } }>(
+    `/api/v1/namespaces/${namespace}/pods/${pod}`,
+  );
+  return status.conditions.find((each) => "type" in each && each.type === `${PREFIX}/AddressesAssigned`);
 }
 
 function addressOf(run: PluginRun): string {
@@ -131,7 +155,7 @@ for (const where of ["the plugin", "the service"] as const) {
     expect(await owners()).toEqual({ [`${NETWORK}.${id("victim")}`]: "prod/db-0" });
   }, 60_000);
 
-  suite(`${where}: a pod whose name gives it another pod's interface is refused while that pod exists`, async () => {
+  suite(`${where}: a pod whose name gives it another pod's interface gets another one while that pod exists`, async () => {
     if (!canRun) return;
     await using pods = open();
     await pods.create("prod", "db-0");
@@ -143,12 +167,18 @@ for (const where of ["the plugin", "the service"] as const) {
     const { links } = served.host.kernel;
     links.create({ name, alias, up: true, type: { kind: "veth", peer: { name: "victim0" } } });
     const before = links.get(name);
-    const refused = await pods.add("evil", "thief", id("thief"));
-    expect({ code: refused.code, msg: String(refused.json["msg"]) }).toEqual({
-      code: 1,
-      msg: `the interface ${name} belongs to pod prod/db-0, which still exists`,
+    const other = interfaceOf(await pods.add("evil", "thief", id("thief")));
+    expect(other).toMatch(/^cali[0-9a-f]{11}$/);
+    expect(links.get(name)).toEqual(before);
+    expect(links.get(other)?.alias).toBe(`calico ${NETWORK} ${id("thief")} evil/thief`);
+    expect(await endpointOf("thief")).toMatchObject({ interfaceName: other });
+    expect((await pods.del(id("thief"))).code).toBe(0);
+    expect(await endpointOf("thief")).toMatchObject({ interfaceName: name });
+    expect({ link: links.get(name), other: links.get(other), owners: await owners() }).toEqual({
+      link: before,
+      other: undefined,
+      owners: {},
     });
-    expect({ link: links.get(name), owners: await owners() }).toEqual({ link: before, owners: {} });
     await cluster.delete("/api/v1/namespaces/prod/pods/db-0");
     expect(await pods.add("evil", "thief", id("second"))).toMatchObject({ code: 0 });
     expect([links.get(name)?.alias, links.get("victim0")]).toEqual([
@@ -181,17 +211,114 @@ for (const where of ["the plugin", "the service"] as const) {
           }[alias],
         });
       const before = links.get(name);
-      const run = await pods.add("evil", thief, id("thief"));
-      expect({ code: run.code, msg: String(run.json["msg"]) }).toEqual({
-        code: 1,
-        msg: `the interface ${name} belongs to pod prod/${victim}, which still exists`,
-      });
+      const other = interfaceOf(await pods.add("evil", thief, id("thief")));
+      expect(other).not.toBe(name);
       expect(links.get(name)).toEqual(before);
-      expect(await owners()).toEqual({ [`${NETWORK}.${id("victim")}`]: `prod/${victim}` });
+      expect(await endpointOf(thief)).toMatchObject({ interfaceName: other });
+      expect(await owners()).toEqual({
+        [`${NETWORK}.${id("victim")}`]: `prod/${victim}`,
+        [`${NETWORK}.${id("thief")}`]: `evil/${thief}`,
+      });
       // The victim's own next container gets the interface.
       expect(await pods.add("prod", victim, id("next"))).toMatchObject({ code: 0 });
       expect(links.get(name)?.alias).toBe(`calico ${NETWORK} ${id("next")} prod/${victim}`);
     }, 60_000);
+
+  suite(`${where}: a pod that took another pod's interface name does not keep it from starting`, async () => {
+    if (!canRun) return;
+    await using pods = open();
+    const [victim, thief] = ["db-1631473", "web-5155352"];
+    const name = podInterfaceName("prod", victim);
+    const { links } = served.host.kernel;
+    await pods.create("evil", thief);
+    expect(interfaceOf(await pods.add("evil", thief, id("thief")))).toBe(name);
+    await pods.create("prod", victim, { ipAddrs: '["10.65.7.7"]' });
+    const first = await pods.add("prod", victim, id("first"));
+    expect(addressOf(first)).toBe("10.65.7.7");
+    expect(interfaceOf(first)).toMatch(/^cali[0-9a-f]{11}$/);
+    expect(interfaceOf(first)).not.toBe(name);
+    expect(await conditionOf("prod", victim)).toMatchObject({
+      status: "True",
+      message: `10.65.7.7/32 interface=${interfaceOf(first)}`,
+    });
+    expect(await endpointOf(victim, "prod")).toMatchObject({
+      interfaceName: interfaceOf(first),
+      ipNetworks: ["10.65.7.7/32"],
+      containerID: id("first"),
+    });
+    expect(await endpointOf(thief)).toMatchObject({ interfaceName: name });
+    expect(await pods.call("CHECK", id("first"))).toMatchObject({ code: 0 });
+
+    // Its next container gets the same address, so the interface of the last one is removed.
+    const second = interfaceOf(await pods.add("prod", victim, id("second")));
+    expect([name, interfaceOf(first)]).not.toContain(second);
+    expect(links.get(interfaceOf(first))).toBeUndefined();
+    expect(await pods.call("CHECK", id("second"))).toMatchObject({ code: 0 });
+
+    const gc = async (...alive: readonly string[]) =>
+      expect(await pods.gc(alive.map((containerID) => ({ containerID, ifname: "eth0" })))).toMatchObject({ code: 0 });
+    await gc(id("thief"), id("second"));
+    expect([links.get(name)?.alias, links.get(second)?.alias]).toEqual([
+      `calico ${NETWORK} ${id("thief")} evil/${thief}`,
+      `calico ${NETWORK} ${id("second")} prod/${victim}`,
+    ]);
+    // Without the other pod the usual name is used again.
+    expect((await pods.del(id("thief"))).code).toBe(0);
+    await cluster.delete(`/api/v1/namespaces/evil/pods/${thief}`);
+    expect(interfaceOf(await pods.add("prod", victim, id("third")))).toBe(name);
+    expect(links.get(second)).toBeUndefined();
+    expect(await conditionOf("prod", victim)).toMatchObject({ message: "10.65.7.7/32" });
+    expect(await endpointOf(victim, "prod")).toMatchObject({ interfaceName: name, containerID: id("third") });
+    await gc();
+    expect([links.get(name), await owners()]).toEqual([undefined, {}]);
+  }, 60_000);
+
+  suite(`${where}: GC of a pod that is not attached leaves the interface that its name gives and another pod has`, async () => {
+    if (!canRun) return;
+    await using pods = open();
+    const [victim, thief] = ["db-1631473", "web-5155352"];
+    const name = podInterfaceName("prod", victim);
+    await pods.victim(victim, id("victim"));
+    await pods.create("evil", thief);
+    expect((await pods.add("evil", thief, id("thief"))).code).toBe(0);
+    // The endpoint is gone but the address is not, as after a DEL that was killed; an annotation names the container.
+    await store.delete(endpointKey(thief, "evil"));
+    expect(await endpointOf(thief)).toMatchObject({ interfaceName: name, containerID: id("thief") });
+    const { links } = served.host.kernel;
+    const before = links.get(name);
+    expect(await pods.gc([{ containerID: id("victim"), ifname: "eth0" }])).toMatchObject({ code: 0 });
+    expect(links.get(name)).toEqual(before);
+    expect(await owners()).toEqual({ [`${NETWORK}.${id("victim")}`]: `prod/${victim}` });
+    expect(served.host.workloadLinks()).toEqual([name]);
+  }, 60_000);
+
+  suite(`${where}: a terminating pod keeps its address until DEL, whatever its annotations say`, async () => {
+    if (!canRun) return;
+    await using pods = open();
+    await pods.create("evil", "stubborn");
+    const address = addressOf(await pods.add("evil", "stubborn", id("stubborn")));
+    const path = "/api/v1/namespaces/evil/pods/stubborn";
+    // The pod ignores SIGTERM: the API server keeps it until a kubelet, which does not exist here, confirms its end.
+    await cluster.api.json({ method: "DELETE", path: `${path}?gracePeriodSeconds=3600` });
+    const annotations = { podIP: "", podIPs: "", containerID: "another" };
+    const prefixed = Object.fromEntries(Object.entries(annotations).map(([key, value]) => [`${PREFIX}/${key}`, value]));
+    const body = { metadata: { annotations: { ...prefixed, "vpc.amazonaws.com/pod-ips": "" } } };
+    await cluster.api.json({ method: "PATCH", path, body, contentType: "application/merge-patch+json" });
+    await cluster.api.json({
+      method: "PATCH",
+      path: `${path}/status`,
+      body: { status: { podIP: address, podIPs: [{ ip: address }] } },
+      contentType: "application/merge-patch+json",
+    });
+    expect(await cluster.api.get<KubeObject>(path)).toHaveProperty("metadata.deletionTimestamp");
+    expect(await endpointOf("stubborn")).toMatchObject({ ipNetworks: [`${address}/32`], containerID: id("stubborn") });
+    expect(await owners()).toEqual({ [`${NETWORK}.${id("stubborn")}`]: "evil/stubborn" });
+    // After DEL the endpoint has no address, although the kubelet has not reported it yet and the annotation names
+    // another container.
+    expect((await pods.del(id("stubborn"))).code).toBe(0);
+    expect(await endpointOf("stubborn")).not.toHaveProperty("ipNetworks");
+    expect(await owners()).toEqual({});
+  }, 60_000);
 
   suite(`${where}: a pod's new container still gets the address that its last container holds`, async () => {
     if (!canRun) return;

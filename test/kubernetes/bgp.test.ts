@@ -5,8 +5,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BgpService } from "../../src/bgp/index.ts";
 import { createSyncer, type KubeApi, openKubeApi, openSqliteInMemory } from "../../src/datastore/index.ts";
-import { silentLogger } from "../../src/lib/log.ts";
-import { lookUntil } from "../../src/lib/testing/eventually.ts";
+import { silentLogger } from "../../src/lib/log/log.ts";
+import { pollUntil } from "../../src/lib/testing/eventually.ts";
 import type { KindName } from "../../src/model/index.ts";
 import { agreeableBird as bird, put as putInto } from "../functional/bgp/bare-service.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
@@ -61,7 +61,7 @@ suite("NB-090 NB-133 secrets and services are followed while they change", async
   });
   const running = service.run(abort.signal);
   const until = (what: (text: string) => boolean) =>
-    lookUntil(
+    pollUntil(
       () =>
         Bun.file(join(folder, "bird.cfg"))
           .text()

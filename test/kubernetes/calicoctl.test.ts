@@ -4,7 +4,7 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { CommandLine } from "../../src/calicoctl/testing/command-line.ts";
 import { openDatastore } from "../../src/datastore/index.ts";
-import { parseCidr } from "../../src/lib/ip.ts";
+import { parseCidr } from "../../src/lib/ip/ip.ts";
 import { EtcdServer } from "../support/etcd-server.ts";
 import { type ApiServer, startApiServer } from "./api-server.ts";
 import { found, suite } from "./available.ts";

@@ -6,7 +6,7 @@ import { readFileSync } from "node:fs";
 import { type CertificatePair, createAuthority, issueCertificate } from "../../src/controllers/certificates/x509.ts";
 import type { KubeApi, KubeObject } from "../../src/datastore/index.ts";
 import { openKubeApi } from "../../src/datastore/index.ts";
-import { createLogger, formatText } from "../../src/lib/log.ts";
+import { createLogger, formatText } from "../../src/lib/log/log.ts";
 import { delay } from "../../src/lib/retry.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import { createTyphaSyncer, typhaSettings } from "../../src/typha/index.ts";

@@ -73,7 +73,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
   if ("missing" in found) throw new Error(found.missing);
   const { path } = found;
   const { flags } = options;
-  const start = () => startApiServer(path, { audit: true, ...(flags !== undefined && { flags }) });
+  const start = () => startApiServer(path, { audit: true, flags });
   const wantsOwn = options.isOwn === true || flags !== undefined;
   const lease = wantsOwn ? undefined : await leaseServer(start, prepare);
   const server = lease?.server ?? (await start());

@@ -24,7 +24,7 @@ async function api(method: string, path: string, body?: unknown): Promise<Json> 
     method,
     headers: { authorization: `Bearer ${server.adminToken}`, "content-type": "application/json" },
     tls: { rejectUnauthorized: false },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    body: body === undefined ? undefined : JSON.stringify(body),
   });
   const json = (await answer.json()) as Json;
   if (!answer.ok && answer.status !== 404) throw new Error(`${method} ${path}: ${json["message"]}`);
@@ -269,8 +269,8 @@ suite("CI-002 -t asks the API server too", async () => {
 
 suite("CI-079 a real API server gives the plugin's account a token that works", async () => {
   const { chooseDatastore, openKubeApi } = await import("../../src/datastore/index.ts");
-  const { requestToken } = await import("../../src/cni/token-refresh.ts");
-  const { silentLogger } = await import("../../src/lib/log.ts");
+  const { requestToken } = await import("../../src/cni/kubernetes/token-refresh.ts");
+  const { silentLogger } = await import("../../src/lib/log/log.ts");
   const config = chooseDatastore(
     { datastoreType: "kubernetes", kubeconfig: accounts.kubeconfig("calico-node") },
     { env: {} },

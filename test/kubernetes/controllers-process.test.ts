@@ -185,11 +185,11 @@ suite(
 );
 
 suite(
-  "TC-K01 what cannot be meant ends it at once, in one line",
+  "TC-K01 an invalid setting ends the program at once with a one-line error",
   async () => {
     await install("etcdv3");
     const cases: readonly [Environment, RegExp][] = [
-      [{ ENABLED_CONTROLLERS: "node,foo" }, /^calico-kube-controllers: ENABLED_CONTROLLERS="node,foo" cannot be meant/],
+      [{ ENABLED_CONTROLLERS: "node,foo" }, /^calico-kube-controllers: ENABLED_CONTROLLERS="node,foo" is invalid/],
       [{ RECONCILER_PERIOD: "60" }, /RECONCILER_PERIOD="60"/],
       [{ KUBECONFIG: "/nonexistent" }, /\/nonexistent/],
       [{ DATASTORE_TYPE: "sqlite" }, /need etcd or Kubernetes/],

@@ -11,11 +11,10 @@ const ROOT = join(import.meta.dir, "../..");
 export function command(role: "calico-kube-controllers" | "check-status", args: readonly string[]) {
   const built = join(ROOT, "dist", role);
   if (existsSync(built)) return { file: built, args, env: {} };
-  const entries = { "calico-kube-controllers": "program.ts", "check-status": "check-status.ts" };
   return {
     file: process.execPath,
     args: [join(ROOT, "test/support/run-program.ts"), ...args],
-    env: { PROGRAM_ENTRY: join(ROOT, "src/controllers", entries[role]) },
+    env: { PROGRAM: role },
   };
 }
 

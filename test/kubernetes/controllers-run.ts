@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { runControllers } from "../../src/controllers/run.ts";
-import { createLogger, formatText } from "../../src/lib/log.ts";
+import { createLogger, formatText } from "../../src/lib/log/log.ts";
 import { delay } from "../../src/lib/retry.ts";
 import type { EtcdServer } from "../support/etcd-server.ts";
 import type { Environment } from "./cluster.ts";
@@ -11,7 +11,7 @@ import type { Environment } from "./cluster.ts";
 const QUICK = {
   batchMs: 40,
   // Renewed often, given up late: the machine may be busy, and nobody is killed here.
-  leader: { durationMs: 10_000, giveUpMs: 8_000, retryMs: 300 },
+  leader: { durationMs: 10_000, renewDeadlineMs: 8_000, retryMs: 300 },
 };
 
 export class ControllersRun implements AsyncDisposable {

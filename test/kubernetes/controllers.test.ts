@@ -49,7 +49,7 @@ const resource = (kind: KindName, name: string, spec: object, metadata: object =
 const put = (kind: KindName, name: string, spec: object, metadata: object = {}): Promise<unknown> =>
   client.apply(resource(kind, name, spec, metadata));
 const find = async (kind: KindName, name: string, namespace?: string): Promise<Resource | undefined> =>
-  (await client.list({ kind, name, ...(namespace === undefined ? {} : { namespace }) })).items[0];
+  (await client.list({ kind, name, namespace })).items[0];
 const there = (kind: KindName, name: string, namespace?: string) => async () =>
   (await find(kind, name, namespace)) !== undefined;
 const gone = (kind: KindName, name: string, namespace?: string) => async () =>

@@ -30,7 +30,7 @@ async function call(method: string, path: string, body?: unknown): Promise<{ sta
     method,
     headers: { authorization: `Bearer ${server.adminToken}`, "content-type": "application/json" },
     tls: { rejectUnauthorized: false },
-    ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+    body: body === undefined ? undefined : JSON.stringify(body),
   });
   return { status: answer.status, body: (await answer.json()) as Json };
 }

@@ -1,9 +1,9 @@
 // How Calico's objects stand in Kubernetes, object by object: what programs of the field would read and write.
 import { afterAll, beforeAll, expect } from "bun:test";
-import { Client, type Datastore, type Entry, openDatastore } from "../../src/datastore/index.ts";
+import { Client, type Datastore, type Entry, migratePolicyNames, openDatastore } from "../../src/datastore/index.ts";
 import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
 import { affinityName, hostnameHash } from "../../src/datastore/kubernetes/ipam-resources.ts";
-import { parseCidr } from "../../src/lib/ip.ts";
+import { parseCidr } from "../../src/lib/ip/ip.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import {
   API_VERSION,
@@ -62,7 +62,7 @@ const endpoint = (podName: string, spec: object, uid?: string): Entry<ResourceKe
   key: endpointKey(podName),
   value: make(
     "WorkloadEndpoint",
-    { name: `n1-k8s-${podName}-eth0`, namespace: "ns1", ...(uid === undefined ? {} : { uid }) },
+    { name: `n1-k8s-${podName}-eth0`, namespace: "ns1", uid },
     { orchestrator: "k8s", node: "n1", pod: podName, endpoint: "eth0", interfaceName: "cali1", ...spec },
   ),
 });
@@ -160,6 +160,28 @@ suite("DM-045 DM-043 policies stand under the name users gave them; one stored a
   expect(names.sort()).toEqual(["old", "plain"]);
   await client.delete({ kind: "GlobalNetworkPolicy", name: "old" });
   expect((await client.list({ kind: "GlobalNetworkPolicy" })).items).toHaveLength(1);
+});
+
+suite("TC-C43 a policy whose annotation gives it an invalid name does not keep others from their own names", async () => {
+  const path = `${V1}/namespaces/ns1/networkpolicies`;
+  const policy = (name: string, annotations: object) => ({
+    apiVersion: "crd.projectcalico.org/v1",
+    kind: "NetworkPolicy",
+    metadata: { name, namespace: "ns1", annotations },
+    spec: { selector: "all()", types: ["Ingress"] },
+  });
+  await cluster.put(path, policy("default.bad", { "projectcalico.org/metadata": '{"name":"A/B"}' }));
+  await cluster.put(path, policy("default.good", {}));
+  const { moved, failures } = await migratePolicyNames(store);
+  expect(moved).toBe(1);
+  expect(failures.map(({ policy: name, error }) => [name, error.name])).toEqual([
+    [expect.stringContaining("default.bad"), "ValidationFailed"],
+  ]);
+  const { items } = await store.list({ type: "resource", kind: "NetworkPolicy", namespace: "ns1" });
+  expect(items.map(({ key }) => key.name).sort()).toEqual(["default.bad", "good"]);
+  const { exitCode, stderr } = await cluster.calicoctl(["datastore", "migrate-policy-names"]);
+  expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: expect.stringContaining("default.bad) was not moved") });
+  for (const name of ["default.bad", "good"]) await cluster.delete(`${path}/${name}`);
 });
 
 suite("DM-098 a list of several pages is whole; a name narrows it at the server", async () => {
@@ -304,7 +326,7 @@ suite("DM-102 an endpoint's write notes its addresses on the pod; its deletion e
     ((object as { status?: { conditions?: object[] } }).status?.conditions ?? []).filter(
       (each) => "type" in each && each.type === "cni.projectcalico.org/AddressesAssigned",
     );
-  expect(conditions(noted)).toMatchObject([{ status: "True", message: "10.65.0.1/32,fd00:65::1/128" }]);
+  expect(conditions(noted)).toMatchObject([{ status: "True", reason: "c1", message: "10.65.0.1/32,fd00:65::1/128" }]);
   // No address, nothing to note; the pod of another life is not ours to write.
   expect((await store.update({ ...endpoint("p1", {}), revision: written.revision })).revision).toBe(written.revision);
   const stale = convertUid(uid);
@@ -317,6 +339,7 @@ suite("DM-102 an endpoint's write notes its addresses on the pod; its deletion e
     "cni.projectcalico.org/podIPs": "",
   });
   expect(conditions(emptied)).toMatchObject([{ status: "False" }]);
+  expect(conditions(emptied)[0]).not.toHaveProperty("reason");
   expect((await fault(store.create(endpoint("p9", spec)))).name).toBe("NotFound");
   // On another node it would be another endpoint; a name of other shape names no pod.
   expect((await fault(store.get({ ...endpointKey("p1"), name: "n2-k8s-p1-eth0" }))).name).toBe("NotFound");

@@ -11,7 +11,7 @@ import { makeImage } from "../../scripts/image.ts";
 import { down } from "../../src/lab/down.ts";
 import { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
 import { CLUSTER_PROGRAMS, programPath } from "../../src/lab/kubernetes/programs.ts";
-import { type LabOptions, parseLabOptions } from "../../src/lab/options.ts";
+import { type LabOptions, resolveLabOptions } from "../../src/lab/options.ts";
 import { openTerminal } from "../../src/lab/terminal.ts";
 import { up } from "../../src/lab/up.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
@@ -25,7 +25,7 @@ if (!canRun) console.error("KUBELET TESTS SKIPPED: they need root, and what make
 const suite = canRun ? test : test.skip; // a cluster's programs, or the image, are not built here
 
 const quiet = openTerminal({ quiet: true });
-const options: LabOptions = parseLabOptions({ name: "testtypha", kubernetes: true, typha: true, nodes: "2" });
+const options: LabOptions = resolveLabOptions({ name: "testtypha", kubernetes: true, typha: true, nodes: 2 });
 let cluster: KubernetesCluster;
 beforeAll(async () => {
   if (!canRun) return;

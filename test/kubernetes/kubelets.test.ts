@@ -14,7 +14,7 @@ import { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
 import { AGNHOST_IMAGE } from "../../src/lab/kubernetes/image-names.ts";
 import { CLUSTER_PROGRAMS, programPath } from "../../src/lab/kubernetes/programs.ts";
 import type { Lab } from "../../src/lab/lab.ts";
-import { type LabOptions, parseLabOptions } from "../../src/lab/options.ts";
+import { type LabOptions, resolveLabOptions } from "../../src/lab/options.ts";
 import { openTerminal } from "../../src/lab/terminal.ts";
 import { up } from "../../src/lab/up.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
@@ -28,7 +28,7 @@ if (!canRun) console.error("KUBELET TESTS SKIPPED: they need root, and what make
 const suite = canRun ? test : test.skip; // a cluster's programs, or the image, are not built here
 
 const quiet = openTerminal({ quiet: true });
-const options: LabOptions = parseLabOptions({ name: "testnodes", kubernetes: true, nodes: "2" });
+const options: LabOptions = resolveLabOptions({ name: "testnodes", kubernetes: true, nodes: 2 });
 let lab: Lab;
 let cluster: KubernetesCluster;
 beforeAll(async () => {

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { down } from "../../src/lab/down.ts";
 import { breakLab, healLab } from "../../src/lab/faults.ts";
 import { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
-import { auditLog } from "../../src/lab/kubernetes/stand-in.ts";
+import { auditLog } from "../../src/lab/kubernetes/fake-kubelet.ts";
 import type { Lab } from "../../src/lab/lab.ts";
 import { measureMatrix } from "../../src/lab/matrix.ts";
 import { DEFAULT_OPTIONS, type LabOptions } from "../../src/lab/options.ts";

@@ -5,7 +5,7 @@ import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BgpService } from "../../src/bgp/index.ts";
-import { NodeCache } from "../../src/cni/node-cache.ts";
+import { NodeCache } from "../../src/cni/service/node-cache.ts";
 import {
   createSyncer,
   Informer,
@@ -14,7 +14,7 @@ import {
   openDatastore,
   openKubeApi,
 } from "../../src/datastore/index.ts";
-import { createLogger, silentLogger } from "../../src/lib/log.ts";
+import { createLogger, silentLogger } from "../../src/lib/log/log.ts";
 import { delay } from "../../src/lib/retry.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import { keyPath } from "../../src/model/index.ts";
@@ -116,7 +116,7 @@ suite("an informer whose watch is refused backs off, logs that once, and continu
   const account = await cluster.account("reader", rules(["get", "list"]));
   const api = await openKubeApi(account.config, {});
   const lines: string[] = [];
-  const log = createLogger({ level: "info", write: ({ level, sentence }) => void lines.push(`${level}: ${sentence}`) });
+  const log = createLogger({ level: "info", write: ({ level, message }) => void lines.push(`${level}: ${message}`) });
   const informer = new Informer({ api, path: CONFIG_MAPS, keep: ({ metadata }: KubeObject) => metadata.name, log });
   const abort = new AbortController();
   const running = informer.run(abort.signal);

@@ -1,9 +1,9 @@
 // A virtual machine's life on two hosts: its address through restarts and moves, in the kernel and in IPAM, as the
 // manifest's accounts.
 import { afterAll, beforeAll, expect } from "bun:test";
-import { moveOwners } from "../../src/felix/status/moved-owners.ts";
-import { hostCidr, ipVersion, parseAddress } from "../../src/lib/ip.ts";
-import { silentLogger } from "../../src/lib/log.ts";
+import { swapOwners } from "../../src/felix/status/ipam-owners.ts";
+import { hostCidr, ipVersion, parseAddress } from "../../src/lib/ip/ip.ts";
+import { silentLogger } from "../../src/lib/log/log.ts";
 import { canRun, type CniHost, type PluginRun } from "../functional/cni/cni-host.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 import { HANDLE, installKubeVirt, MachineHosts, type Way } from "./machine-hosts.ts";
@@ -74,7 +74,7 @@ for (const way of ways)
 
     // It has arrived, which the node agent notes; the pod it left ends.
     const [ipv4, ipv6] = addresses.map((address) => hostCidr(parseAddress(address)));
-    await moveOwners({
+    await swapOwners({
       ipam: run.ipam,
       arrival: {
         id: { orchestrator: "k8s", workload: `ns1/${third.name}`, endpoint: "eth0" },

@@ -209,7 +209,7 @@ async function attemptAs(user: string, method: string, path: string, body?: obje
       "content-type": method === "PATCH" ? "application/merge-patch+json" : "application/json",
     },
     tls: { rejectUnauthorized: false },
-    ...(body !== undefined && { body: JSON.stringify(body) }),
+    body: body === undefined ? undefined : JSON.stringify(body),
   });
   const { message = "" } = (await answer.json()) as { message?: string };
   return answer.ok ? "allowed" : message;
@@ -238,7 +238,7 @@ suite("the owner of a namespace writes no policy of an administrator's tier", as
   await grant(controllers, [own]);
   const refused = expect.stringContaining("no right to write policies of tier security");
   const policy = (plural: keyof typeof kinds, name: string, tier?: string) =>
-    calico(kinds[plural], name, { order: -1, selector: "all()", ...(tier !== undefined && { tier }) });
+    calico(kinds[plural], name, { order: -1, selector: "all()", tier });
   const probe = `${CALICO}/namespaces/default/networkpolicies`;
   await eventually(
     async () =>

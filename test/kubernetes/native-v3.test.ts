@@ -14,7 +14,7 @@ import {
   Unavailable,
 } from "../../src/datastore/index.ts";
 import { Ipam } from "../../src/ipam/index.ts";
-import { createLogger, silentLogger } from "../../src/lib/log.ts";
+import { createLogger, silentLogger } from "../../src/lib/log/log.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import { freePort } from "../support/free-port.ts";
 import { type ApiServer, findApiServer, kubeconfigText, startApiServer } from "./api-server.ts";
@@ -114,8 +114,8 @@ suite("the group is chosen when the API server answers, not guessed after a fail
   expect(failed).toBeInstanceOf(Unavailable);
 
   const lines: string[] = [];
-  const write = ({ sentence, fields }: { sentence: string; fields: object }) =>
-    void lines.push(`${sentence} ${JSON.stringify(fields)}`);
+  const write = ({ message, fields }: { message: string; fields: object }) =>
+    void lines.push(`${message} ${JSON.stringify(fields)}`);
   const opening = openDatastore(configOf(kubeconfig), {
     log: createLogger({ level: "info", write }),
     retryUntil: AbortSignal.timeout(30_000),

@@ -4,10 +4,10 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
 import { Client, openDatastore } from "../../src/datastore/index.ts";
-import { silentLogger } from "../../src/lib/log.ts";
-import { completeStartup, shutDown } from "../../src/node/network-condition.ts";
+import { silentLogger } from "../../src/lib/log/log.ts";
+import { completeStartup, shutDown } from "../../src/node/startup/network-condition.ts";
 import { readSettings } from "../../src/node/settings.ts";
-import { startUp } from "../../src/node/startup.ts";
+import { startUp } from "../../src/node/startup/startup.ts";
 import { type Accounts, installAccounts } from "./accounts.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 

@@ -3,7 +3,7 @@
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { delay } from "../../src/lib/retry.ts";
-import { lookUntil } from "../../src/lib/testing/eventually.ts";
+import { pollUntil } from "../../src/lib/testing/eventually.ts";
 import { canRun } from "../functional/cni/cni-host.ts";
 import { canCutPaths, PacketDrop } from "../support/cut-path.ts";
 import { AgentBehindPath, RECOVERY_MS, surviveBlackHole, surviveCut } from "../support/outage.ts";
@@ -56,7 +56,7 @@ describe.skipIf(!isAvailable || !canCutPaths)("the agent on the Kubernetes API",
         const add = async (): Promise<void> => {
           const call = await served.makePod(`pod-${randomBytes(3).toString("hex")}`);
           const pod = host.pod();
-          await lookUntil(
+          await pollUntil(
             async () => (await host.add(pod, { conf, ...call })).code,
             (code) => code === 0,
             RECOVERY_MS,

@@ -5,7 +5,7 @@ import { afterAll, beforeAll, expect } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { requestToken } from "../../src/cni/token-refresh.ts";
+import { requestToken } from "../../src/cni/kubernetes/token-refresh.ts";
 import {
   type Datastore,
   type KubeApi,
@@ -14,10 +14,10 @@ import {
   openKubeApi,
 } from "../../src/datastore/index.ts";
 import { Ipam } from "../../src/ipam/index.ts";
-import type { Cidr, IpAddress } from "../../src/lib/ip.ts";
-import { silentLogger } from "../../src/lib/log.ts";
+import type { Cidr, IpAddress } from "../../src/lib/ip/ip.ts";
+import { silentLogger } from "../../src/lib/log/log.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
-import { startUp } from "../../src/node/startup.ts";
+import { startUp } from "../../src/node/startup/startup.ts";
 import { type AccountName, type Accounts, installAccounts } from "./accounts.ts";
 import { type Cluster, configOf, isAvailable, startCluster, suite } from "./cluster.ts";
 

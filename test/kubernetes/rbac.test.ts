@@ -5,9 +5,9 @@ import { afterAll, beforeAll, expect } from "bun:test";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { requestToken } from "../../src/cni/token-refresh.ts";
-import { NodeCache } from "../../src/cni/node-cache.ts";
-import { upgradeFromHostLocal } from "../../src/cni/ipam-upgrade.ts";
+import { requestToken } from "../../src/cni/kubernetes/token-refresh.ts";
+import { NodeCache } from "../../src/cni/service/node-cache.ts";
+import { upgradeFromHostLocal } from "../../src/cni/ipam/upgrade-from-host-local.ts";
 import {
   Client,
   createSyncer,
@@ -18,13 +18,13 @@ import {
   type SyncerName,
 } from "../../src/datastore/index.ts";
 import { Ipam } from "../../src/ipam/index.ts";
-import { VERSION_ANNOTATION } from "../../src/lib/build.ts";
-import { silentLogger } from "../../src/lib/log.ts";
+import { VERSION_ANNOTATION } from "../../src/lib/process/build.ts";
+import { silentLogger } from "../../src/lib/log/log.ts";
 import { eventually as untilTrue } from "../../src/lib/testing/eventually.ts";
-import { setNetworkUnavailable } from "../../src/node/kubernetes.ts";
-import { startUp } from "../../src/node/startup.ts";
-import { reportStatus } from "../../src/node/status-reporter.ts";
-import { reconcileTunnels } from "../../src/node/tunnel-addresses.ts";
+import { setNetworkUnavailable } from "../../src/node/startup/kubernetes-facts.ts";
+import { startUp } from "../../src/node/startup/startup.ts";
+import { reportStatus } from "../../src/node/bgp/status-reporter.ts";
+import { reconcileTunnels } from "../../src/node/tunnels/tunnel-addresses.ts";
 import { resolveConfig } from "../../src/typha/config.ts";
 import { TyphaDaemon } from "../../src/typha/daemon.ts";
 import { canRun, CniHost, k8s } from "../functional/cni/cni-host.ts";

@@ -22,7 +22,7 @@ interface Stored {
   readonly revision: string;
 }
 interface Shared {
-  prepared?: Prepared<unknown> | undefined;
+  prepared?: Prepared<unknown>;
   isTaken: boolean;
 }
 

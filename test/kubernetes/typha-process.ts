@@ -2,7 +2,6 @@
 import { join } from "node:path";
 import { freePort } from "../support/free-port.ts";
 
-const PROGRAM = join(import.meta.dir, "../../src/typha/program.ts");
 const RUNNER = join(import.meta.dir, "../support/run-program.ts");
 
 export class TyphaProcess implements AsyncDisposable {
@@ -18,7 +17,7 @@ export class TyphaProcess implements AsyncDisposable {
     const child = Bun.spawn([process.execPath, RUNNER], {
       env: {
         PATH: process.env["PATH"] ?? "",
-        PROGRAM_ENTRY: PROGRAM,
+        PROGRAM: "calico-typha",
         TYPHA_DATASTORETYPE: "kubernetes",
         TYPHA_LOGFILEPATH: "none",
         ...env,

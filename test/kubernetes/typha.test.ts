@@ -5,7 +5,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { networkInterfaces, tmpdir } from "node:os";
 import { join } from "node:path";
 import { createSyncer, openDatastore, type SyncerName } from "../../src/datastore/index.ts";
-import { silentLogger } from "../../src/lib/log.ts";
+import { silentLogger } from "../../src/lib/log/log.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import { createTyphaSyncer, typhaSettings } from "../../src/typha/index.ts";
 import { stateOf, TestConsumer } from "../functional/typha/harness.ts";

@@ -4,7 +4,7 @@ import { spawn } from "node:child_process";
 import type { LabPod, NewPod } from "../../src/lab/folder.ts";
 import { podNamespace } from "../../src/lab/pods.ts";
 import { PacketProber, type ProbeRequest } from "../../src/kernel/index.ts";
-import type { IpAddress } from "../../src/lib/ip.ts";
+import type { IpAddress } from "../../src/lib/ip/ip.ts";
 import { podInterfaceName } from "../../src/model/kubernetes/pod.ts";
 import { collidingTexts } from "../functional/dataplane/wyhash-collision.ts";
 import {
@@ -249,7 +249,11 @@ export const API_ATTACKS: readonly Attack[] = [
     name: "annotations that do not parse, to free a used address",
     run: async (context) => {
       const pod = context.pod(`${TENANT}/careless`);
-      const bad = context.pick([{ floatingIPs: "1.2.3.4" }, { allowedSourcePrefixes: "10.0.0.0/8" }, { ipAddrs: "{" }]);
+      const bad = context.pick<Readonly<Record<string, string>>>([
+        { floatingIPs: "1.2.3.4" },
+        { allowedSourcePrefixes: "10.0.0.0/8" },
+        { ipAddrs: "{" },
+      ]);
       await context.tenant.patch(pathOf(pod), { metadata: { annotations: prefixed(bad) } });
       const address = String(addressOf(pod, 4));
       const owner = (await allocations(context.kubelet)).get(address);

@@ -37,7 +37,7 @@ export class Api {
     const reply = await fetch(`${this.server}${path}`, {
       method,
       headers: { ...headers, authorization: `Bearer ${this.token}` },
-      ...(body === undefined ? {} : { body: JSON.stringify(body) }),
+      body: body === undefined ? undefined : JSON.stringify(body),
       tls: { ca: this.ca },
     });
     return { status: reply.status, body: await reply.json() };

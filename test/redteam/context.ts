@@ -5,7 +5,7 @@ import type { LabPod, NewPod } from "../../src/lab/folder.ts";
 import type { Lab } from "../../src/lab/lab.ts";
 import { addPod, deletePod, podNamespace } from "../../src/lab/pods.ts";
 import type { ProbeTarget } from "../../src/kernel/index.ts";
-import type { IpAddress } from "../../src/lib/ip.ts";
+import type { IpAddress } from "../../src/lib/ip/ip.ts";
 import { ipPacket } from "../functional/dataplane/raw-packet.ts";
 import { ETHERTYPE, FrameSocket, frame, HOST_MAC, ReceivedPackets } from "../support/raw-frames.ts";
 import { Api, type Reply } from "./api.ts";
@@ -220,9 +220,9 @@ export class AttackContext implements Disposable {
       });
       return added;
     } catch (error) {
-      // Only these are refusals; the plugin fails for other reasons too.
+      // Only this is a refusal; the plugin fails for other reasons too.
       const message = error instanceof Error ? error.message : String(error);
-      const [reason] = /resource already exists|belongs to pod .*, which still exists/.exec(message) ?? [];
+      const [reason] = /resource already exists/.exec(message) ?? [];
       if (reason === undefined) throw error;
       return { outcome: "refused", detail: reason };
     }

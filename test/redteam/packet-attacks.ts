@@ -1,7 +1,7 @@
 // Attacks by frames that a pod with CAP_NET_RAW sends.
 import type { LabPod } from "../../src/lab/folder.ts";
 import { PacketProber } from "../../src/kernel/index.ts";
-import type { IpAddress } from "../../src/lib/ip.ts";
+import type { IpAddress } from "../../src/lib/ip/ip.ts";
 import { ipPacket } from "../functional/dataplane/raw-packet.ts";
 import * as frames from "../support/raw-frames.ts";
 import { type Attack, type AttackContext, EVIL_MAC, judged, toHost, udpTo } from "./context.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { PacketProber } from "../../src/kernel/index.ts";
 import type { LabPod } from "../../src/lab/folder.ts";
 import type { Lab } from "../../src/lab/lab.ts";
-import { type IpAddress, parseAddress } from "../../src/lib/ip.ts";
+import { type IpAddress, parseAddress } from "../../src/lib/ip/ip.ts";
 import { type Pair, type Sighting, Watch } from "../chaos/watch.ts";
 import { Pings } from "../functional/lab/pings.ts";
 import { addressOf, DATABASE_PORT, inFabric, NEIGHBOUR, nodeAddress, openScene, TENANT } from "./scene.ts";

@@ -10,7 +10,7 @@ import { Lab } from "../../src/lab/lab.ts";
 import { DEFAULT_OPTIONS, type LabOptions } from "../../src/lab/options.ts";
 import type { Terminal } from "../../src/lab/terminal.ts";
 import { addPods, up } from "../../src/lab/up.ts";
-import { parseAddress, type IpAddress } from "../../src/lib/ip.ts";
+import { parseAddress, type IpAddress } from "../../src/lib/ip/ip.ts";
 import { API_VERSION, type Resource } from "../../src/model/index.ts";
 
 export const LAB = "redteam";

@@ -2,12 +2,7 @@
 // running and no reset is sent, as when a link, a firewall or a load balancer loses packets.
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import {
-  createNamedNamespace,
-  deleteNamedNamespace,
-  NetworkNamespace,
-  openRouteKernel,
-} from "../../src/kernel/index.ts";
+import { createNamedNamespace, deleteNamedNamespace, NetworkNamespace, openRtnetlink } from "../../src/kernel/index.ts";
 import { type Forwarder, forwardInto } from "./host-forwarder.ts";
 
 /** Else the tests that need a namespace are skipped. */
@@ -76,7 +71,7 @@ export class CutPath implements Disposable {
   constructor() {
     createNamedNamespace(this.namespace);
     this.#handle = NetworkNamespace.named(this.namespace);
-    using kernel = openRouteKernel(this.#handle);
+    using kernel = openRtnetlink(this.#handle);
     kernel.links.set("lo", { up: true });
     this.#packets = new PacketDrop(this.namespace);
   }

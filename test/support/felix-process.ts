@@ -11,7 +11,6 @@ import { eventually } from "../../src/lib/testing/eventually.ts";
 import type { KindName, Resource } from "../../src/model/index.ts";
 import { freePort } from "./free-port.ts";
 
-const ENTRY = join(import.meta.dir, "../../src/felix/index.ts");
 const HOST = "node-a";
 
 export class FelixProcess implements AsyncDisposable {
@@ -52,7 +51,7 @@ export class FelixProcess implements AsyncDisposable {
     const value: Resource = { apiVersion: "projectcalico.org/v3", kind, metadata: { name, ...more }, spec };
     const { namespace } = more;
     await this.#store.apply({
-      key: { type: "resource", kind, name, ...(namespace === undefined ? {} : { namespace }) },
+      key: { type: "resource", kind, name, namespace },
       value,
     });
   }
@@ -60,7 +59,7 @@ export class FelixProcess implements AsyncDisposable {
     return (await this.#store.get({ type: "resource", kind, name }))?.value;
   }
   async remove(kind: KindName, name: string, namespace?: string): Promise<void> {
-    await this.#store.delete({ type: "resource", kind, name, ...(namespace === undefined ? {} : { namespace }) });
+    await this.#store.delete({ type: "resource", kind, name, namespace });
   }
 
   /** @param within a command that runs the one behind it, such as in a namespace */
@@ -78,7 +77,7 @@ export class FelixProcess implements AsyncDisposable {
       stdio: ["ignore", "pipe", "pipe"],
       env: {
         PATH: process.env["PATH"],
-        PROGRAM_ENTRY: ENTRY,
+        PROGRAM: "calico-felix",
         CALICO_SQLITE_PATH: join(this.folder, "calico.db"),
         DATASTORE_TYPE: "sqlite",
         FELIX_FELIXHOSTNAME: HOST,
@@ -137,7 +136,7 @@ export class FelixProcess implements AsyncDisposable {
   messages(): { readonly tag: number; readonly sequence: number; readonly body: string }[] {
     const file = join(this.folder, "stream");
     const bytes = existsSync(file) ? readFileSync(file) : Buffer.alloc(0);
-    return [...new FrameReader().take(bytes)].map((message) => {
+    return [...new FrameReader().read(bytes)].map((message) => {
       const fields = rawFields(message);
       const payload = fields.find(({ number }) => number !== 15);
       return {

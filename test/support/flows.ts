@@ -1,8 +1,8 @@
 // Fills the kernel's connection table, as a workload does that opens many connections.
 import { NetworkNamespace } from "../../src/kernel/index.ts";
-import { NETLINK_NETFILTER, NetlinkSocket } from "../../src/kernel/netlink-socket.ts";
-import { AF_INET } from "../../src/kernel/sys.ts";
-import { parseAddress } from "../../src/lib/ip.ts";
+import { NETLINK_NETFILTER, NetlinkSocket } from "../../src/kernel/netlink/netlink-socket.ts";
+import { AF_INET } from "../../src/kernel/sys/sys.ts";
+import { parseAddress } from "../../src/lib/ip/ip.ts";
 
 // linux/netfilter/nfnetlink_conntrack.h
 const IPCTNL_MSG_CT_NEW = 1 << 8;
@@ -21,7 +21,7 @@ export function openFlows(namespace: string, source: string, count: number): num
   const from = parseAddress(source);
   let refused = 0;
   for (let done = 0; done < count; done += BATCH) {
-    const w = socket.batch();
+    const w = socket.startBatch();
     for (let i = done; i < Math.min(count, done + BATCH); i++) {
       const to = parseAddress(`198.18.${(i >> 8) & 255}.${i & 255}`);
       const [fromPort, toPort] = [1024 + (i >> 16), 53];

@@ -4,7 +4,7 @@ import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect } from "bun:test";
-import { lookUntil } from "../../src/lib/testing/eventually.ts";
+import { pollUntil } from "../../src/lib/testing/eventually.ts";
 import { delay } from "../../src/lib/retry.ts";
 import { kubeconfigText } from "../kubernetes/api-server.ts";
 import type { Cluster } from "../kubernetes/cluster.ts";
@@ -74,7 +74,7 @@ export class AgentBehindPath implements AsyncDisposable {
     const typha = Bun.spawn([process.execPath, join(SUPPORT, "run-program.ts")], {
       env: {
         PATH: process.env["PATH"] ?? "",
-        PROGRAM_ENTRY: join(SUPPORT, "../../src/typha/program.ts"),
+        PROGRAM: "calico-typha",
         TYPHA_DATASTORETYPE: "sqlite",
         CALICO_SQLITE_PATH: join(felix.folder, "calico.db"),
         TYPHA_SERVERPORT: String(port),
@@ -97,7 +97,7 @@ export class AgentBehindPath implements AsyncDisposable {
     const port = { FELIX_PROMETHEUSMETRICSPORT: String(METRICS_PORT) };
     this.felix.start({ ...metrics, ...port, ...env }, [], this.path.within);
     await this.addNode();
-    await lookUntil(
+    await pollUntil(
       () => [this.nodesReceived, this.felix.output],
       ([received]) => received === this.#nodes,
       60_000,
@@ -128,7 +128,7 @@ export class AgentBehindPath implements AsyncDisposable {
   /** Waits until the agent has received all nodes; returns the seconds that took. */
   async catchUp(withinMs: number): Promise<number> {
     const started = performance.now();
-    await lookUntil(
+    await pollUntil(
       () => this.nodesReceived,
       (received) => received === this.#nodes,
       withinMs,
@@ -164,7 +164,7 @@ export async function surviveCut(agent: AgentBehindPath, seconds: number): Promi
   agent.path.cut();
   const started = performance.now();
   await agent.addNode();
-  await lookUntil(
+  await pollUntil(
     () => agent.felix.output,
     (output) => /no answer from (the datastore|Typha); retrying.* seconds=3\d/.test(output),
     seconds * 1000,
@@ -180,14 +180,14 @@ export async function surviveCut(agent: AgentBehindPath, seconds: number): Promi
   agent.path.open();
   const recovered = await agent.catchUp(RECOVERY_MS);
   // The other kinds resume on their own.
-  await lookUntil(
+  await pollUntil(
     () => agent.metric("felix_datastore_view_age_seconds"),
     (age) => age === 0,
     RECOVERY_MS - recovered * 1000,
   );
   expect(agent.readiness().body).not.toContain("view of the datastore");
   // The program's output reaches this process a moment later than the metric.
-  await lookUntil(
+  await pollUntil(
     () => agent.felix.output,
     (output) => /(the datastore|Typha) answers again/.test(output),
   );

@@ -1,8 +1,8 @@
 // Frames as a process with CAP_NET_RAW sends them, and sockets that send them and see what arrives.
 import { closeSync, openSync } from "node:fs";
 import type { ProbeTarget } from "../../src/kernel/index.ts";
-import * as sys from "../../src/kernel/sys.ts";
-import { addressBytes, type IpAddress } from "../../src/lib/ip.ts";
+import * as sys from "../../src/kernel/sys/sys.ts";
+import { addressBytes, type IpAddress } from "../../src/lib/ip/ip.ts";
 import { checksum, join, nonceOf, pseudoHeader } from "../functional/dataplane/raw-packet.ts";
 
 const AF_PACKET = 17;

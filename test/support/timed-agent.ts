@@ -5,7 +5,7 @@ import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { NetworkNamespace, Nft } from "../../src/kernel/index.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
-import { TestNamespace } from "../functional/kernel/namespace.ts";
+import { TestNamespace } from "../functional/kernel/test-namespace.ts";
 import { kubeconfigText } from "../kubernetes/api-server.ts";
 import type { Cluster } from "../kubernetes/cluster.ts";
 import { FelixProcess } from "./felix-process.ts";

@@ -1,12 +1,12 @@
 // BIRD 2's configuration of one family, from the plan and nothing else. BIRD runs once per family, each with its own
 // file and socket.
 // https://bird.network.cz/?get_doc&v=20&f=bird.html
-import type { IpVersion } from "../../lib/ip.ts";
+import { type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
+import { MAX_LOCAL_PREFERENCE } from "../local-preference.ts";
 import type { BgpPlan, DebugSetting, FilterCall, PlannedPeer } from "../plan-types.ts";
 import { aggregationFunction, communitiesFunction, exportFunction, filterFunction, kernelFilter } from "./filters.ts";
 import { block, joinLines, type Lines, prefix, remark, symbol } from "./text.ts";
 
-const MAX_PREFERENCE = 2147483647;
 const RESTART_WAIT_SECONDS = 60;
 
 export interface RenderInputs {
@@ -68,13 +68,15 @@ const debugLine = (setting: DebugSetting): Lines =>
 
 function staticProtocol(plan: BgpPlan, family: IpVersion): Lines {
   if (!plan.staticProtocol[family]) return [];
-  const isOurs = (text: string) => text.includes(":") === (family === 6);
   return block("protocol static", [
     `ipv${family};`,
-    ...plan.staticBlackholes.filter(isOurs).map((text) => `route ${prefix(text)} blackhole;`),
+    ...plan.staticBlackholes
+      .map(prefix)
+      .filter((cidr) => ipVersion(cidr) === family)
+      .map((cidr) => `route ${cidr} blackhole;`),
     ...plan.staticRoutes
-      .filter((route) => isOurs(route.via))
-      .map((route) => `route ${prefix(route.prefix)} via ${route.via};`),
+      .filter(({ via }) => ipVersion(via) === family)
+      .map((route) => `route ${route.prefix} via ${route.via};`),
   ]);
 }
 
@@ -164,8 +166,8 @@ function turnAway(plan: BgpPlan, family: IpVersion): Lines {
   const accepted = plan.bgpExport[family].flatMap((step) =>
     "within" in step && step.action === "accept" ? [step.within] : [],
   );
-  const blocks = plan.aggregation.map((entry) => entry.block).filter((text) => text.includes(":") === (family === 6));
-  const all = [...new Set([...accepted, ...blocks].map(prefix))];
+  const blocks = plan.aggregation.map((entry) => entry.block).filter((cidr) => ipVersion(cidr) === family);
+  const all = [...new Set([...accepted.map(prefix), ...blocks])];
   return all.length === 0 ? ["reject;"] : [`if (net !~ [ ${all.map((text) => `${text}+`).join(", ")} ]) then reject;`];
 }
 
@@ -176,7 +178,7 @@ function importFilter(peer: PlannedPeer): Lines {
   return [
     // A peer that sends the metric 0 of a new pod's first route (see exportFilter) sends the normal metric soon after.
     // BIRD would write one kernel route for each of the two metrics.
-    `if (defined(bgp_local_pref) && bgp_local_pref = ${MAX_PREFERENCE}) then bgp_local_pref = ${preferWhenLocalPrefAbove};`,
+    `if (defined(bgp_local_pref) && bgp_local_pref = ${MAX_LOCAL_PREFERENCE}) then bgp_local_pref = ${preferWhenLocalPrefAbove};`,
     ...peer.importFilters.map(call),
     `if (defined(bgp_local_pref) && bgp_local_pref > ${preferWhenLocalPrefAbove}) then preference = ${preference};`,
     "accept;",
@@ -191,11 +193,11 @@ function importFilter(peer: PlannedPeer): Lines {
 function exportFilter(peer: PlannedPeer): Lines {
   return [
     ...block("if (source = RTS_BGP && defined(bgp_local_pref)) then", [
-      `krt_metric = ${MAX_PREFERENCE} - bgp_local_pref;`,
+      `krt_metric = ${MAX_LOCAL_PREFERENCE} - bgp_local_pref;`,
     ]),
     ...block("else", [
       `if (!defined(krt_metric) || krt_metric = 0) then krt_metric = ${peer.export.defaultMetric};`,
-      `bgp_local_pref = ${MAX_PREFERENCE} - krt_metric;`,
+      `bgp_local_pref = ${MAX_LOCAL_PREFERENCE} - krt_metric;`,
     ]),
     ...peer.exportFilters.map(call),
     `calico_export_to_bgp_peers(${peer.export.sameAs});`,

@@ -2,7 +2,7 @@
 // the code ends the answer, a dash says that more follows, a line that begins with a blank has the code before it.
 // https://bird.network.cz/?get_doc&v=20&f=prog-2.html#ss2.9
 import { connect, type Socket } from "node:net";
-import type { IpVersion } from "../../lib/ip.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
 
 export interface ReplyLine {
   readonly code: number;

@@ -1,19 +1,17 @@
 // BGPFilters, communities, aggregation and the two route policies as BIRD's functions and filters.
-import type { IpVersion } from "../../lib/ip.ts";
+import { type Cidr, type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
 import { unreachable } from "../../lib/unreachable.ts";
+import { MAX_LOCAL_PREFERENCE } from "../local-preference.ts";
 import type { BgpPlan, FilterFunction, FilterOperation, FilterRule, RouteStep } from "../plan-types.ts";
 import { anyOf, block, community, communityAttribute, type Lines, prefix, prefixSet, symbol } from "./text.ts";
 
-const MAX_PREFERENCE = 2147483647;
-const isFamily = (family: IpVersion) => (text: string) => text.includes(":") === (family === 6);
-
 export function communitiesFunction(plan: BgpPlan, family: IpVersion): Lines {
-  const entries = plan.communities.filter(({ within }) => isFamily(family)(within));
+  const entries = plan.communities.filter(({ within }) => ipVersion(within) === family);
   return block(
     "function apply_communities()",
     entries.flatMap(({ within, add }) =>
       block(
-        `if (net ~ ${prefix(within)}) then`,
+        `if (net ~ ${within}) then`,
         add.map((value) => `${communityAttribute(value)}.add(${community(value)});`),
       ),
     ),
@@ -26,12 +24,12 @@ export function communitiesFunction(plan: BgpPlan, family: IpVersion): Lines {
  * every pod that starts would be told to every peer and taken back.
  */
 export function aggregationFunction(plan: BgpPlan, family: IpVersion): Lines {
-  const entries = plan.aggregation.filter((entry) => isFamily(family)(entry.block));
+  const entries = plan.aggregation.filter((entry) => ipVersion(entry.block) === family);
   return block(
     "function calico_aggr()",
     entries.flatMap((entry) => [
       announcement(entry.block),
-      ...block(`if (net ~ ${prefix(entry.block)}) then`, [
+      ...block(`if (net ~ ${entry.block}) then`, [
         `if (defined(krt_metric) && krt_metric > 0 && krt_metric < ${entry.insideAcceptedWhenMetricBelow}) then accept;`,
         "reject;",
       ]),
@@ -40,7 +38,7 @@ export function aggregationFunction(plan: BgpPlan, family: IpVersion): Lines {
 }
 
 /** The line that has a block told. */
-export const announcement = (block: string): string => `if (net = ${prefix(block)}) then accept;`;
+export const announcement = (block: Cidr): string => `if (net = ${block}) then accept;`;
 
 export function exportFunction(plan: BgpPlan, family: IpVersion): Lines {
   return block("function calico_export_to_bgp_peers(bool internal_peer)", plan.bgpExport[family].flatMap(stepLines));
@@ -70,7 +68,7 @@ function stepLines(step: RouteStep): Lines {
     case "metric":
       return block("if (source = RTS_BGP && !defined(krt_metric)) then", [
         `krt_metric = ${step.default};`,
-        `if (defined(bgp_local_pref)) then krt_metric = ${MAX_PREFERENCE} - bgp_local_pref;`,
+        `if (defined(bgp_local_pref)) then krt_metric = ${MAX_LOCAL_PREFERENCE} - bgp_local_pref;`,
         `if (krt_metric < ${step.preferWhenMetricBelow}) then preference = ${step.preference};`,
       ]);
     default:
@@ -99,7 +97,7 @@ function conditionsOf(rule: FilterRule): readonly string[] {
     const isNegated = rule.operator === "NotEqual" || rule.operator === "NotIn";
     if (rule.prefixLength !== undefined)
       conditions.push(`net ${isNegated ? "!~" : "~"} ${prefixSet(rule.cidr, rule.prefixLength)}`);
-    else conditions.push(`net ${OPERATORS[rule.operator]} ${prefix(rule.cidr)}`);
+    else conditions.push(`net ${OPERATORS[rule.operator]} ${rule.cidr}`);
   }
   if (rule.source !== undefined) conditions.push("source = RTS_BGP");
   if (rule.interface !== undefined) conditions.push(`ifname ~ "${rule.interface}"`);

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "bun:test";
-import { parseAddress } from "../../lib/ip.ts";
+import { parseAddress } from "../../lib/ip/ip.ts";
 import { sessionCause } from "../session-cause.ts";
 import type { ReplyLine } from "./control.ts";
 import { type BirdSession, bgpSessions, parseProtocols, parseRoutes, parseStatus } from "./replies.ts";

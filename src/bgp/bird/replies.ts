@@ -1,5 +1,5 @@
 // What BIRD answers, as data: its protocols with their BGP sessions, its own state, its routes.
-import { type IpAddress, tryParseAddress } from "../../lib/ip.ts";
+import { type IpAddress, tryParseAddress } from "../../lib/ip/ip.ts";
 import type { ReplyLine } from "./control.ts";
 
 const BIRD_CODE = {
@@ -171,7 +171,7 @@ export function parseRoutes(lines: readonly ReplyLine[]): readonly BirdRoute[] {
   for (const { code, text } of lines) {
     if (code !== BIRD_CODE.route || text.startsWith("Table ")) continue;
     const [, net, how, protocol, star] =
-      /^(\S*)\s+(unicast|blackhole|unreachable|prohibit)\s+\[(\S+)[^\]]*\]( \*)?/.exec(text) ?? [];
+      /^(\S*)\s+(unicast|blackhole|unreachable|prohibit)\s+\[([^\s\]]+)(?:\s[^\]]*)?\]( \*)?/.exec(text) ?? [];
     if (how !== undefined && protocol !== undefined) {
       if (net !== undefined && net !== "") destination = net;
       current = { isBest: star !== undefined, protocol };

@@ -1,5 +1,5 @@
 // Writing BIRD's configuration language: indentation, and the only ways text of ours gets into it.
-import { cidrAddress, cidrLength, parseCidr } from "../../lib/ip.ts";
+import { type Cidr, parseCidr } from "../../lib/ip/ip.ts";
 
 /** Lines; nested lists are indented. */
 export type Lines = readonly (string | Lines)[];
@@ -15,14 +15,12 @@ export function joinLines(lines: Lines, indent = ""): string {
 /** `head {`, the body, `}`. */
 export const block = (head: string, body: Lines, end = "}"): Lines => [`${head} {`, body, end];
 
-/** A prefix in canonical text; throws on what is none, so nothing else can stand where a prefix does. */
-export const prefix = (text: string): string => parseCidr(text);
+/** A prefix in canonical text, which is the only one that BIRD gets. */
+export const prefix = (text: string): Cidr => parseCidr(text);
 
 /** A set that holds the prefixes of these lengths inside one. */
-export function prefixSet(text: string, lengths: { readonly min: number; readonly max: number }): string {
-  const cidr = parseCidr(text);
-  return `[ ${cidrAddress(cidr)}/${cidrLength(cidr)}{${lengths.min},${lengths.max}} ]`;
-}
+export const prefixSet = (cidr: Cidr, lengths: { readonly min: number; readonly max: number }): string =>
+  `[ ${cidr}{${lengths.min},${lengths.max}} ]`;
 
 /** `64512:100` → `(64512, 100)`. */
 export const community = (text: string): string => `(${text.split(":").join(", ")})`;

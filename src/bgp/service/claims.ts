@@ -3,7 +3,7 @@
 // and tell the block in one step would leave the neighbours without a way for a moment, since BIRD sends what it takes back
 // first. So the block is told beside its addresses, and then they are withheld. (The way back has two steps by itself: a
 // block that is given up is `pendingDeletion` before it is gone.)
-import type { IpVersion } from "../../lib/ip.ts";
+import { type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
 import { announcement } from "../bird/filters.ts";
 import type { BgpPlan } from "../plan-types.ts";
 
@@ -15,7 +15,7 @@ export function withNewBlocksBeside(
 ): BgpPlan | undefined {
   if (inForce === undefined) return undefined; // no BIRD has told anything yet
   const isKnown = ({ block }: BgpPlan["aggregation"][number]): boolean =>
-    block.includes(":") !== (family === 6) || inForce.includes(announcement(block));
+    ipVersion(block) !== family || inForce.includes(announcement(block));
   const aggregation = plan.aggregation.filter(isKnown);
   return aggregation.length === plan.aggregation.length ? undefined : { ...plan, aggregation };
 }

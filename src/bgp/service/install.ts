@@ -4,7 +4,7 @@ import { execFile } from "node:child_process";
 import { chmodSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
 import { promisify } from "node:util";
-import { readIfThere } from "../../lib/whole-file.ts";
+import { readFileIfExists } from "../../lib/files/replace-file.ts";
 import { BirdControl, BirdUnreachable } from "../bird/control.ts";
 
 /** What the service needs of BIRD. */
@@ -72,7 +72,7 @@ export class ConfigurationFile {
 
   /** As it is in place. */
   get text(): string | undefined {
-    return readIfThere(this.#file);
+    return readFileIfExists(this.#file);
   }
 
   /** @throws ConfigurationRefused; BirdRefused or BirdUnreachable when the file is in place but BIRD has not read it */

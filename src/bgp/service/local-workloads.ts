@@ -2,8 +2,8 @@
 // folder changes, and from time to time, for what the kernel did not tell.
 import { type FSWatcher, readdirSync, readFileSync, watch } from "node:fs";
 import { join } from "node:path";
-import { tryParseNetwork } from "../../lib/ip.ts";
-import { JsonReader } from "../../lib/json-reader.ts";
+import { tryParseNetwork } from "../../lib/ip/ip.ts";
+import { JsonReader } from "../../lib/encoding/json-reader.ts";
 import { aborted } from "../../lib/retry.ts";
 import { isValueError } from "../../model/index.ts";
 import type { LocalWorkload } from "../sessions.ts";

@@ -1,7 +1,7 @@
 // When BIRD refuses a configuration, something in it is worse than we knew. Rather than stay with the old one for ever,
 // find the filters and sessions that BIRD does not take, one by one, and leave them out. A session whose filter is gone
 // goes too: without it more would pass than was meant.
-import type { IpVersion } from "../../lib/ip.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
 import { birdConfiguration, type RenderInputs } from "../bird/configuration.ts";
 import type { BgpPlan, PlannedPeer } from "../plan-types.ts";
 import type { Problem } from "../state.ts";

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import type { KubeApi } from "../../datastore/index.ts";
-import { silentLogger } from "../../lib/log.ts";
+import { silentLogger } from "../../lib/log/log.ts";
 import { KubernetesSecrets } from "./secrets.ts";
 
 test("a secret's name and key are taken as they are, whatever they spell", async () => {

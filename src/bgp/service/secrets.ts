@@ -1,7 +1,7 @@
 // Passwords of sessions, from Kubernetes' Secrets of one namespace. Only secrets that some session names are followed.
 import { Informer, type KubeApi, type KubeObject } from "../../datastore/index.ts";
-import type { Logger } from "../../lib/log.ts";
-import type { SecretRef } from "../state.ts";
+import type { Logger } from "../../lib/log/log.ts";
+import type { SecretRef } from "../../model/index.ts";
 
 /** How long a plan waits for a secret it has not seen before. */
 const FIRST_READ_MS = 500;

@@ -3,8 +3,8 @@ import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, wri
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createSyncer, openSqliteInMemory } from "../../datastore/index.ts";
-import { parseCidr } from "../../lib/ip.ts";
-import { silentLogger } from "../../lib/log.ts";
+import { parseCidr } from "../../lib/ip/ip.ts";
+import { silentLogger } from "../../lib/log/log.ts";
 import { API_VERSION, type KindName, type Resource } from "../../model/index.ts";
 import { BirdUnreachable } from "../bird/control.ts";
 import type { BgpPlan } from "../plan-types.ts";
@@ -42,7 +42,7 @@ const resource = (kind: KindName, name: string, spec: object = {}, labels?: Reco
   value: {
     apiVersion: API_VERSION,
     kind,
-    metadata: { name, ...(labels === undefined ? {} : { labels }) },
+    metadata: { name, labels },
     spec,
   } as Resource,
 });

@@ -14,15 +14,16 @@ import {
   type SyncerUpdate,
   type SyncStatus,
 } from "../../datastore/index.ts";
-import type { IpVersion } from "../../lib/ip.ts";
-import type { Logger } from "../../lib/log.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
+import type { Logger } from "../../lib/log/log.ts";
 import { backoffDelay, pause } from "../../lib/retry.ts";
+import type { SecretRef } from "../../model/index.ts";
 import { birdConfiguration, isUsablePassword, type RenderInputs } from "../bird/configuration.ts";
 import { BgpCollector } from "../collect.ts";
 import { type LocalInputs, NoSuchNode, plan } from "../plan.ts";
 import type { BgpPlan } from "../plan-types.ts";
 import { serviceAddresses } from "../service-addresses.ts";
-import type { BgpState, Problem, SecretRef } from "../state.ts";
+import type { BgpState, Problem } from "../state.ts";
 import { withNewBlocksBeside } from "./claims.ts";
 import { type Bird, ConfigurationFile, ConfigurationRefused } from "./install.ts";
 import { LocalWorkloads } from "./local-workloads.ts";
@@ -200,8 +201,8 @@ export class BgpService {
   #inputs(state: BgpState): LocalInputs {
     const { routerId, clusterIps, nodeName, kubernetesNodeName } = this.#options;
     return {
-      ...(routerId === undefined ? {} : { routerId }),
-      ...(clusterIps === undefined ? {} : { clusterIps }),
+      routerId,
+      clusterIps,
       workloads: this.#workloads.current,
       hasSecret: (ref) => isUsablePassword(this.#passwords.get(ref) ?? ""),
       isUnusableSecret: (ref) => {
@@ -212,8 +213,8 @@ export class BgpService {
         this.#services === undefined || this.#slices === undefined
           ? []
           : serviceAddresses({
-              services: this.#services.values(),
-              slices: this.#slices.values(),
+              services: [...this.#services.values()],
+              slices: [...this.#slices.values()],
               nodeName: kubernetesNodeName ?? nodeName,
               configuration: state.configurations.get("default"),
               clusterIps,

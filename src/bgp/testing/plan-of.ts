@@ -25,18 +25,9 @@ export const n = (number: number, more: object = {}) => ({ bgp: { ipv4Address: `
 export function planOf(given: Given, node = "n1"): BgpPlan {
   const collector = new BgpCollector();
   const put = (kind: KindName, name: string, spec: object, labels?: Labels) =>
-    collector.setResource(
-      name,
-      { apiVersion: API_VERSION, kind, metadata: { name, ...(labels === undefined ? {} : { labels }) }, spec },
-      kind,
-    );
+    collector.setResource(name, { apiVersion: API_VERSION, kind, metadata: { name, labels }, spec }, kind);
   for (const [name, { bgp, labels, wireguard }] of Object.entries(given.nodes ?? { n1: n(1), n2: n(2) }))
-    put(
-      "Node",
-      name,
-      { ...(bgp === undefined ? {} : { bgp }), ...(wireguard === undefined ? {} : { wireguard }) },
-      labels,
-    );
+    put("Node", name, { bgp, wireguard }, labels);
   if (given.configuration !== undefined) put("BGPConfiguration", "default", given.configuration);
   if (given.nodeConfiguration !== undefined) put("BGPConfiguration", "node.n1", given.nodeConfiguration);
   for (const [name, spec] of Object.entries(given.peers ?? {})) put("BGPPeer", name, spec);

@@ -1,124 +1,115 @@
-// Which local workloads speak BGP with their own host: those that a BGPPeer of this node selects. Of several peers the
-// one with the least name counts.
+// Finds the local workloads that have a BGP session with this host: those that the `localWorkloadSelector` of a BGPPeer
+// for this node selects. If several peers select a workload, the peer whose name sorts first is used.
 import {
-  lookupIn,
-  compileSelector,
+  type BgpPeer,
+  isForNode,
   type Labels,
-  type Resource,
-  tryParseSelector,
+  type Node,
+  type ParsedSelector,
   type WorkloadEndpointKey,
 } from "../../model/index.ts";
 import { type EndpointKey, endpointKeyText } from "../ids.ts";
 import type { SelectionListener } from "../policy/active-rules.ts";
-import { type BgpPeerSpec, specOf } from "../resources.ts";
 
 export interface Selections {
-  addSelection(selector: string, listener: SelectionListener): void;
-  removeSelection(selector: string, listener: SelectionListener): void;
+  addSelection(selector: ParsedSelector, listener: SelectionListener): void;
+  removeSelection(selector: ParsedSelector, listener: SelectionListener): void;
 }
 
 export class LocalBgpPeers implements SelectionListener {
   readonly #host: string;
   readonly #selections: Selections;
-  readonly #say: (key: WorkloadEndpointKey, peer: string | undefined) => void;
+  readonly #onPeerChanged: (key: WorkloadEndpointKey, peer: string | undefined) => void;
   #nodeLabels: Labels = {};
-  readonly #peers = new Map<string, BgpPeerSpec>();
-  /** Peers of this node by the workloads they select. */
-  readonly #bySelector = new Map<string, Set<string>>();
-  readonly #selectors = new Map<string, string>();
-  readonly #matches = new Map<string, { readonly key: WorkloadEndpointKey; readonly selectors: Set<string> }>();
-  readonly #said = new Map<string, string>();
+  readonly #peers = new Map<string, BgpPeer>();
+  /** Names of this node's peers, by the selector of their workloads. */
+  readonly #peersBySelector = new Map<ParsedSelector, Set<string>>();
+  /** By peer name. */
+  readonly #selectors = new Map<string, ParsedSelector>();
+  readonly #matches = new Map<string, { readonly key: WorkloadEndpointKey; readonly selectors: Set<ParsedSelector> }>();
+  /** By workload. */
+  readonly #emittedPeers = new Map<string, string>();
 
   constructor(options: {
     readonly host: string;
     readonly selections: Selections;
-    readonly say: (key: WorkloadEndpointKey, peer: string | undefined) => void;
+    readonly onPeerChanged: (key: WorkloadEndpointKey, peer: string | undefined) => void;
   }) {
     this.#host = options.host;
     this.#selections = options.selections;
-    this.#say = options.say;
+    this.#onPeerChanged = options.onPeerChanged;
   }
 
-  setPeer(name: string, resource: Resource | undefined): void {
-    if (resource === undefined) this.#peers.delete(name);
-    else this.#peers.set(name, specOf<BgpPeerSpec>(resource));
-    this.#recheck(name);
+  setPeer(name: string, peer: BgpPeer | undefined): void {
+    if (peer === undefined) this.#peers.delete(name);
+    else this.#peers.set(name, peer);
+    this.#updateSelector(name);
   }
 
-  setNode(name: string, resource: Resource | undefined): void {
+  setNode(name: string, node: Node | undefined): void {
     if (name !== this.#host) return;
-    const labels = resource?.metadata.labels ?? {};
+    const labels = node?.labels ?? {};
     if (Bun.deepEquals(labels, this.#nodeLabels, true)) return;
     this.#nodeLabels = labels;
-    for (const peer of this.#peers.keys()) this.#recheck(peer);
+    for (const peer of this.#peers.keys()) this.#updateSelector(peer);
   }
 
-  onSelected(selector: string, key: EndpointKey): void {
+  onSelected(selector: ParsedSelector, key: EndpointKey): void {
     if (key.type !== "workloadEndpoint") return;
     const id = endpointKeyText(key);
     let match = this.#matches.get(id);
     if (match === undefined) this.#matches.set(id, (match = { key, selectors: new Set() }));
     match.selectors.add(selector);
-    this.#choose(id);
+    this.#updateWorkload(id);
   }
 
-  onDeselected(selector: string, key: EndpointKey): void {
+  onDeselected(selector: ParsedSelector, key: EndpointKey): void {
     const id = endpointKeyText(key);
     this.#matches.get(id)?.selectors.delete(selector);
-    this.#choose(id);
+    this.#updateWorkload(id);
   }
 
-  #recheck(name: string): void {
-    const spec = this.#peers.get(name);
+  #updateSelector(name: string): void {
+    const peer = this.#peers.get(name);
     const before = this.#selectors.get(name);
-    const after = spec !== undefined && this.#selectsUs(spec) ? workloadSelector(spec) : undefined;
+    const isForThisNode = peer !== undefined && isForNode(peer, { name: this.#host, labels: this.#nodeLabels });
+    const after = isForThisNode ? peer.localWorkloadSelector : undefined;
     if (before === after) return;
     if (after === undefined) this.#selectors.delete(name);
     else {
       this.#selectors.set(name, after);
-      const sharers = this.#bySelector.get(after);
-      if (sharers !== undefined) sharers.add(name);
+      const peerNames = this.#peersBySelector.get(after);
+      if (peerNames !== undefined) peerNames.add(name);
       else {
-        this.#bySelector.set(after, new Set([name]));
+        this.#peersBySelector.set(after, new Set([name]));
         this.#selections.addSelection(after, this);
       }
-      this.#chooseMatching(after);
+      this.#updateMatchingWorkloads(after);
     }
     if (before === undefined) return;
-    const sharers = this.#bySelector.get(before);
-    sharers?.delete(name);
-    this.#chooseMatching(before);
-    if (sharers?.size !== 0) return;
-    this.#bySelector.delete(before);
+    const peerNames = this.#peersBySelector.get(before);
+    peerNames?.delete(name);
+    this.#updateMatchingWorkloads(before);
+    if (peerNames?.size !== 0) return;
+    this.#peersBySelector.delete(before);
     this.#selections.removeSelection(before, this);
   }
 
-  #selectsUs(spec: BgpPeerSpec): boolean {
-    if (spec.node !== undefined && spec.node !== "") return spec.node === this.#host;
-    const selector = tryParseSelector(spec.nodeSelector ?? "");
-    return selector !== undefined && compileSelector(selector)(lookupIn(this.#nodeLabels));
+  #updateMatchingWorkloads(selector: ParsedSelector): void {
+    for (const [id, match] of this.#matches) if (match.selectors.has(selector)) this.#updateWorkload(id);
   }
 
-  #chooseMatching(selector: string): void {
-    for (const [id, match] of this.#matches) if (match.selectors.has(selector)) this.#choose(id);
-  }
-
-  #choose(id: string): void {
+  #updateWorkload(id: string): void {
     const match = this.#matches.get(id);
     if (match === undefined) return;
-    let least: string | undefined;
+    let firstName: string | undefined;
     for (const selector of match.selectors)
-      for (const name of this.#bySelector.get(selector) ?? []) if (least === undefined || name < least) least = name;
+      for (const name of this.#peersBySelector.get(selector) ?? [])
+        if (firstName === undefined || name < firstName) firstName = name;
     if (match.selectors.size === 0) this.#matches.delete(id);
-    if (this.#said.get(id) === least) return;
-    if (least === undefined) this.#said.delete(id);
-    else this.#said.set(id, least);
-    this.#say(match.key, least);
+    if (this.#emittedPeers.get(id) === firstName) return;
+    if (firstName === undefined) this.#emittedPeers.delete(id);
+    else this.#emittedPeers.set(id, firstName);
+    this.#onPeerChanged(match.key, firstName);
   }
-}
-
-/** No selector selects nobody. */
-function workloadSelector(spec: BgpPeerSpec): string | undefined {
-  const text = spec.localWorkloadSelector ?? "";
-  return text === "" || tryParseSelector(text) === undefined ? undefined : text;
 }

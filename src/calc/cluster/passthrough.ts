@@ -1,14 +1,7 @@
-// What the dataplane wants to know as it stands: pools, WireGuard peers, the global BGP configuration, services, and
-// the Kubernetes namespaces and service accounts that hide in profiles.
-import type { Cidr } from "../../lib/ip.ts";
-import type { Labels, Pool, Resource, ResourceKey, Wireguard } from "../../model/index.ts";
-import {
-  type BgpConfigurationSpec,
-  type ProfileSpec,
-  type ServiceSpec,
-  type ServiceStatus,
-  specOf,
-} from "../resources.ts";
+// Converts resources that need no calculation to dataplane messages: pools, WireGuard peers, the global BGP
+// configuration, services, and the Kubernetes namespaces and service accounts, whose labels are stored in profiles.
+import type { Cidr } from "../../lib/ip/ip.ts";
+import type { BgpConfiguration, Labels, Pool, ResourceKey, Service, Wireguard } from "../../model/index.ts";
 import type { EventSequencer } from "../sequencer.ts";
 
 export class Passthrough {
@@ -53,51 +46,44 @@ export class Passthrough {
     }
   }
 
-  setBgpConfiguration(name: string, resource: Resource | undefined): void {
+  setBgpConfiguration(name: string, configuration: BgpConfiguration | undefined): void {
     if (name !== "default") return;
-    const spec = resource === undefined ? undefined : specOf<BgpConfigurationSpec>(resource);
-    const cidrs = (list: readonly { readonly cidr?: string }[] | undefined) =>
-      (list ?? []).map(({ cidr = "" }) => cidr);
     const message = {
       type: "globalBgpConfigUpdate",
-      serviceClusterCidrs: cidrs(spec?.serviceClusterIPs),
-      serviceExternalCidrs: cidrs(spec?.serviceExternalIPs),
-      serviceLoadBalancerCidrs: cidrs(spec?.serviceLoadBalancerIPs),
-      localWorkloadPeeringIpV4: spec?.localWorkloadPeeringIPV4 ?? "",
-      localWorkloadPeeringIpV6: spec?.localWorkloadPeeringIPV6 ?? "",
+      serviceClusterCidrs: configuration?.serviceClusterIps ?? [],
+      serviceExternalCidrs: configuration?.serviceExternalIps ?? [],
+      serviceLoadBalancerCidrs: configuration?.serviceLoadBalancerIps ?? [],
+      localWorkloadPeeringIpV4: configuration?.localWorkloadPeeringIps[4] ?? "",
+      localWorkloadPeeringIpV6: configuration?.localWorkloadPeeringIps[6] ?? "",
     } as const;
     if (Bun.deepEquals(this.#bgp.get(name), message, true)) return;
-    if (resource === undefined && !this.#bgp.has(name)) return;
+    if (configuration === undefined && !this.#bgp.has(name)) return;
     this.#bgp.set(name, message);
     this.#out.setBgpConfig(message);
   }
 
-  setService(key: ResourceKey, resource: Resource | undefined): void {
+  setService(key: ResourceKey, service: Service | undefined): void {
     const { name, namespace = "" } = key;
     const id = `${namespace}/${name}`;
-    if (resource === undefined) {
+    if (service === undefined) {
       this.#out.services.remove(id, { type: "serviceRemove", name, namespace });
       return;
     }
-    const spec = specOf<ServiceSpec>(resource);
-    const ingress = ((resource.status ?? {}) as ServiceStatus).loadBalancer?.ingress ?? [];
-    const single = spec.clusterIP === undefined || spec.clusterIP === "" ? [] : [spec.clusterIP];
     this.#out.services.update(id, {
       type: "serviceUpdate",
       name,
       namespace,
-      serviceType: spec.type ?? "",
-      clusterIps: spec.clusterIPs !== undefined && spec.clusterIPs.length > 0 ? spec.clusterIPs : single,
-      loadBalancerIp: spec.loadBalancerIP ?? "",
-      externalIps: spec.externalIPs ?? [],
-      ports: (spec.ports ?? []).map(({ protocol = "", port = 0, nodePort = 0 }) => ({ protocol, port, nodePort })),
-      loadBalancerIngressIps: ingress.flatMap(({ ip = "" }) => (ip === "" ? [] : [ip])),
+      serviceType: service.type,
+      clusterIps: service.clusterIps,
+      loadBalancerIp: service.loadBalancerIp,
+      externalIps: service.externalIps,
+      ports: service.ports,
+      loadBalancerIngressIps: service.loadBalancerIngressIps,
     });
   }
 
-  /** `kns.<namespace>` and `ksa.<namespace>.<account>`; other profiles stand for nothing of Kubernetes. */
-  setProfile(profile: string, resource: Resource | undefined): void {
-    const labels = resource === undefined ? undefined : (specOf<ProfileSpec>(resource).labelsToApply ?? {});
+  /** `kns.<namespace>` is the profile of a namespace, `ksa.<namespace>.<name>` of a service account. Others are ignored. */
+  setProfile(profile: string, labels: Labels | undefined): void {
     const namespace = /^kns\.(.+)$/.exec(profile)?.[1];
     if (namespace !== undefined) {
       if (labels === undefined) this.#out.namespaces.remove(namespace, { type: "namespaceRemove", name: namespace });
@@ -121,7 +107,7 @@ export class Passthrough {
   }
 }
 
-/** The labels the user gave, which profiles carry behind a prefix. */
+/** Returns the labels as the user wrote them; profiles store them with a prefix. */
 function withoutPrefix(labels: Labels, prefix: string): Labels {
   return Object.fromEntries(
     Object.entries(labels).map(([name, value]) => [name.startsWith(prefix) ? name.slice(prefix.length) : name, value]),

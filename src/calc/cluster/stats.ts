@@ -1,4 +1,5 @@
-// How large the cluster is. Counts only; says nothing before the first complete picture, and then only what changed.
+// Counts the hosts, endpoints, policies, profiles and tiers of the cluster. The graph calls `flush` only once it is in
+// sync; the counts are emitted only if they changed.
 
 export interface ClusterStats {
   readonly hosts: number;
@@ -10,36 +11,37 @@ export interface ClusterStats {
 }
 
 export class StatsCollector {
-  /** How many things each host is known by. */
+  /** By host: the number of endpoints, nodes and settings that refer to it. */
   readonly #hosts = new Map<string, number>();
-  readonly #known = new Set<string>();
+  /** IDs of the nodes and settings counted in `#hosts`. */
+  readonly #references = new Set<string>();
   #workloadEndpoints = 0;
   #hostEndpoints = 0;
-  #said: ClusterStats | undefined;
+  #emitted: ClusterStats | undefined;
   readonly #counts: () => { readonly policies: number; readonly profiles: number; readonly tiers: number };
-  readonly #say: (stats: ClusterStats) => void;
+  readonly #emit: (stats: ClusterStats) => void;
 
   constructor(options: {
     readonly counts: () => { readonly policies: number; readonly profiles: number; readonly tiers: number };
-    readonly say: (stats: ClusterStats) => void;
+    readonly emit: (stats: ClusterStats) => void;
   }) {
     this.#counts = options.counts;
-    this.#say = options.say;
+    this.#emit = options.emit;
   }
 
-  /** An endpoint came (+1) or went (-1). */
+  /** @param by +1 if the endpoint was added, -1 if it was removed */
   countEndpoint(type: "workloadEndpoint" | "hostEndpoint", host: string, by: 1 | -1): void {
     if (type === "workloadEndpoint") this.#workloadEndpoints += by;
     else this.#hostEndpoints += by;
     this.#countHost(host, by);
   }
 
-  /** Something else that tells of a host: its node or one of its settings. */
-  setHostThing(host: string, id: string, isThere: boolean): void {
-    if (this.#known.has(id) === isThere) return;
-    if (isThere) this.#known.add(id);
-    else this.#known.delete(id);
-    this.#countHost(host, isThere ? 1 : -1);
+  /** @param id of the node or setting that refers to the host */
+  setHostReference(host: string, id: string, exists: boolean): void {
+    if (this.#references.has(id) === exists) return;
+    if (exists) this.#references.add(id);
+    else this.#references.delete(id);
+    this.#countHost(host, exists ? 1 : -1);
   }
 
   flush(): void {
@@ -49,9 +51,9 @@ export class StatsCollector {
       hostEndpoints: this.#hostEndpoints,
       ...this.#counts(),
     };
-    if (Bun.deepEquals(stats, this.#said, true)) return;
-    this.#said = stats;
-    this.#say(stats);
+    if (Bun.deepEquals(stats, this.#emitted, true)) return;
+    this.#emitted = stats;
+    this.#emit(stats);
   }
 
   #countHost(host: string, by: number): void {

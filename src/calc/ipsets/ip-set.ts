@@ -1,19 +1,20 @@
-// What an IP set holds and how it is named. Equal contents have equal names, so that rules of many policies share a set.
-import { type Selector, printSelector, uniqueId } from "../../model/index.ts";
+// Defines the content and the ID of an IP set. Equal definitions have equal IDs, so that the rules of many policies share
+// one set.
+import { type ParsedSelector, uniqueId } from "../../model/index.ts";
 import type { IpSetId, IpSetType } from "../messages.ts";
 
-/** The protocol of a named port as a set's name spells it. */
+/** The protocol of a named port, as spelled in the set's ID. */
 export type NamedPortProtocol = "tcp" | "udp" | "sctp" | "any";
 
 export type IpSetContent =
-  | { readonly kind: "selector"; readonly selector: string }
+  | { readonly kind: "selector"; readonly selector: ParsedSelector }
   | {
       readonly kind: "namedPort";
-      readonly selector: string;
+      readonly selector: ParsedSelector;
       readonly protocol: NamedPortProtocol;
       readonly port: string;
     }
-  /** `namespace/name`; with its ports, or its addresses alone. */
+  /** `service` is `namespace/name`. If `ports` is false, the set contains only addresses. */
   | { readonly kind: "service"; readonly service: string; readonly ports: boolean };
 
 export interface IpSetSpec {
@@ -22,21 +23,18 @@ export interface IpSetSpec {
   readonly content: IpSetContent;
 }
 
-/** The addresses a selector selects. */
-export function selectorSet(selector: Selector): IpSetSpec {
-  const text = printSelector(selector);
-  return { id: uniqueId("s", text), type: "net", content: { kind: "selector", selector: text } };
+/** The set of all addresses of the selected endpoints and network sets. */
+export function selectorSet(selector: ParsedSelector): IpSetSpec {
+  return { id: selector.id, type: "net", content: { kind: "selector", selector } };
 }
 
-/** The sets of addresses and numbers of ports, by the name of the port, on what a selector selects. */
-export function namedPortSets(selector: Selector, protocol: NamedPortProtocol): (port: string) => IpSetSpec {
-  const text = printSelector(selector);
-  const selectorSetId = uniqueId("s", text);
-  return (port) => ({
-    id: uniqueId("n", `${selectorSetId},${protocol},${port}`),
+/** The set of addresses and port numbers of a named port on the selected endpoints. */
+export function namedPortSet(selector: ParsedSelector, protocol: NamedPortProtocol, port: string): IpSetSpec {
+  return {
+    id: uniqueId("n", `${selector.id},${protocol},${port}`),
     type: "ipAndPort",
-    content: { kind: "namedPort", selector: text, protocol, port },
-  });
+    content: { kind: "namedPort", selector, protocol, port },
+  };
 }
 
 export function serviceSet(service: string, ports: boolean): IpSetSpec {
@@ -47,7 +45,7 @@ export function serviceSet(service: string, ports: boolean): IpSetSpec {
   };
 }
 
-/** Who hears of members. A set that goes takes its members along without a word. */
+/** Receives the changes of members. No removals are emitted for the members of a set that is removed itself. */
 export interface MemberListener {
   onMemberAdded(id: IpSetId, member: string): void;
   onMemberRemoved(id: IpSetId, member: string): void;

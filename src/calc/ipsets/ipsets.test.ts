@@ -1,31 +1,35 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { type Cidr, cidrContains } from "../../lib/ip.ts";
-import { parseSelector } from "../../model/index.ts";
+import { type Cidr, cidrContains } from "../../lib/ip/ip.ts";
+import { ParsedSelector } from "../../model/index.ts";
 import { endpointSlice, hep, networkSet, policy, REMOTE, rule, wep } from "../testing/build.ts";
-import { GraphBench } from "../testing/run.ts";
+import { GraphHarness } from "../testing/run.ts";
 import { summarize } from "../testing/summary.ts";
-import { namedPortSets, selectorSet, serviceSet } from "./ip-set.ts";
+import { namedPortSet, selectorSet, serviceSet } from "./ip-set.ts";
 import { MemberSet } from "./member-set.ts";
 
 const vectors = [
-  { name: "everything", id: selectorSet(parseSelector("all()")).id, want: "s:5y5I3VdRZfDU01O--xXAPx2yxCQQqMf0M6IWug" },
+  {
+    name: "everything",
+    id: selectorSet(ParsedSelector.parse("all()")).id,
+    want: "s:5y5I3VdRZfDU01O--xXAPx2yxCQQqMf0M6IWug",
+  },
   {
     name: "a selector written carelessly",
-    id: selectorSet(parseSelector("! (has( b)||! has(a ))")).id,
+    id: selectorSet(ParsedSelector.parse("! (has( b)||! has(a ))")).id,
     want: "s:Iss0uCleLYv1GSv_pNm7hAO58kE9jAx1NKyG3Q",
   },
   { name: "a service", id: serviceSet("default/nginx", true).id, want: "svc:RETMWMZ3VCy3Kifv2Qin5MvOA9hFePnt82nebg" },
 ];
-for (const { name, id, want } of vectors) test(`FC-092 the name of a set: ${name}`, () => expect(id).toBe(want));
+for (const { name, id, want } of vectors) test(`FC-092 the ID of an IP set: ${name}`, () => expect(id).toBe(want));
 
-test("FC-092 sets of different sorts never share a name", () => {
-  const all = parseSelector("all()");
+test("FC-092 sets of different kinds have different IDs", () => {
+  const all = ParsedSelector.parse("all()");
   const ids = [
     selectorSet(all).id,
-    namedPortSets(all, "tcp")("http").id,
-    namedPortSets(all, "udp")("http").id,
-    namedPortSets(all, "any")("http").id,
+    namedPortSet(all, "tcp", "http").id,
+    namedPortSet(all, "udp", "http").id,
+    namedPortSet(all, "any", "http").id,
     serviceSet("a/b", true).id,
     serviceSet("a/b", false).id,
   ];
@@ -34,8 +38,8 @@ test("FC-092 sets of different sorts never share a name", () => {
   expect(serviceSet("a/b", true).type).toBe("ipAndPort");
 });
 
-/** A set that writes down what it says. */
-function memberSet(withoutOverlaps: boolean) {
+/** Creates a set that records its events. */
+function memberSet(omitNestedPrefixes: boolean) {
   const programmed = new Set<string>();
   const events: string[] = [];
   const set = new MemberSet(
@@ -51,12 +55,12 @@ function memberSet(withoutOverlaps: boolean) {
         events.push(`-${member}`);
       },
     },
-    withoutOverlaps,
+    omitNestedPrefixes,
   );
   return { set, programmed, events };
 }
 
-test("FC-048 a member stays until its last reason goes", () => {
+test("FC-048 a member stays until its last reference is removed", () => {
   const { set, events } = memberSet(false);
   set.add("10.0.0.1/32");
   set.add("10.0.0.1/32");
@@ -82,20 +86,20 @@ const arbPrefix = fc
   )
   .map(([prefix]) => prefix as Cidr);
 
-test("FC-051 only the outermost prefixes are programmed, whatever the order", () =>
+test("FC-051 only the outermost prefixes are programmed, regardless of the order of changes", () =>
   fc.assert(
     fc.property(fc.array(fc.tuple(arbPrefix, fc.boolean()), { maxLength: 40 }), (steps) => {
       const { set, programmed } = memberSet(true);
-      const reasons: Cidr[] = [];
+      const references: Cidr[] = [];
       for (const [prefix, add] of steps) {
         if (add) {
-          reasons.push(prefix);
+          references.push(prefix);
           set.add(prefix);
-        } else if (reasons.includes(prefix)) {
-          reasons.splice(reasons.indexOf(prefix), 1);
+        } else if (references.includes(prefix)) {
+          references.splice(references.indexOf(prefix), 1);
           set.remove(prefix);
         }
-        const members = [...new Set(reasons)];
+        const members = [...new Set(references)];
         const outermost = members.filter((one) => !members.some((other) => other !== one && cidrContains(other, one)));
         expect([...programmed].sort()).toEqual(outermost.sort());
       }
@@ -103,31 +107,31 @@ test("FC-051 only the outermost prefixes are programmed, whatever the order", ()
   ));
 
 const bySelector = (selector: string) => policy("p", { inboundRules: [rule({ from: { selector } })] });
-const setOf = (bench: GraphBench, name: string) => summarize(bench.dataplane, [name]).sets[name];
+const setOf = (harness: GraphHarness, name: string) => summarize(harness.dataplane, [name]).sets[name];
 
-test("FC-048 a changed address is added before the old one is removed, and what stays is not mentioned", () => {
-  const bench = new GraphBench({ routes: "none" });
+test("FC-048 a changed address is one addition and one removal; unchanged addresses are not sent", () => {
+  const harness = new GraphHarness({ routes: "none" });
   const labels = { id: "x" };
-  bench.give(
+  harness.update(
     wep("ep1"),
     bySelector("id == 'x'"),
     wep("r", { host: REMOTE, labels, nets: ["10.1.0.1/32", "10.1.0.2/32"] }),
   );
-  bench.inSync();
+  harness.inSync();
   const deltas: unknown[] = [];
-  const take = bench.dataplane.take.bind(bench.dataplane);
-  bench.dataplane.take = (message) => {
+  const receive = harness.dataplane.receive.bind(harness.dataplane);
+  harness.dataplane.receive = (message) => {
     if (message.type === "ipSetDeltaUpdate") deltas.push([message.added, message.removed]);
-    take(message);
+    receive(message);
   };
-  bench.give(wep("r", { host: REMOTE, labels, nets: ["10.1.0.2/32", "10.1.0.3/32"] })).flush();
+  harness.update(wep("r", { host: REMOTE, labels, nets: ["10.1.0.2/32", "10.1.0.3/32"] })).flush();
   expect(deltas).toEqual([[["10.1.0.3/32"], ["10.1.0.1/32"]]]);
 });
 
-test("FC-049 named ports: protocol must agree, names may repeat, host endpoints have them, network sets do not", () => {
-  const bench = new GraphBench({ routes: "none" });
+test("FC-049 named-port sets contain all ports with the name and protocol of workload and host endpoints", () => {
+  const harness = new GraphHarness({ routes: "none" });
   const port = (name: string, protocol: string, number: number) => ({ name, protocol, port: number });
-  bench.give(
+  harness.update(
     wep("ep1", {
       nets: ["10.0.0.1/32"],
       ports: [port("web", "tcp", 80), port("web", "tcp", 81), port("web", "udp", 82)],
@@ -136,46 +140,48 @@ test("FC-049 named ports: protocol must agree, names may repeat, host endpoints 
     networkSet("n", ["10.5.0.0/16"], {}),
     policy("p", { inboundRules: [rule({ protocol: "tcp", to: { ports: [{ name: "web" }] } })] }),
   );
-  bench.inSync();
-  expect(setOf(bench, "all() | tcp:web")).toEqual(["10.0.0.1,tcp:80", "10.0.0.1,tcp:81", "10.0.0.9,tcp:90"]);
+  harness.inSync();
+  expect(setOf(harness, "all() | tcp:web")).toEqual(["10.0.0.1,tcp:80", "10.0.0.1,tcp:81", "10.0.0.9,tcp:90"]);
 });
 
-test("FC-050 the whole space becomes two halves", () => {
-  const bench = new GraphBench({ routes: "none" });
-  bench.give(wep("ep1"), bySelector("n == '1'"), networkSet("n", ["0.0.0.0/0", "::/0"], { n: "1" })).inSync();
-  expect(setOf(bench, "n == '1'")).toEqual(["0.0.0.0/1", "128.0.0.0/1", "8000::/1", "::/1"]);
+test("FC-050 a /0 prefix becomes two /1 prefixes", () => {
+  const harness = new GraphHarness({ routes: "none" });
+  harness.update(wep("ep1"), bySelector("n == '1'"), networkSet("n", ["0.0.0.0/0", "::/0"], { n: "1" })).inSync();
+  expect(setOf(harness, "n == '1'")).toEqual(["0.0.0.0/1", "128.0.0.0/1", "8000::/1", "::/1"]);
 });
 
-test("FC-051 with iptables alone overlaps are left as they are", () => {
-  const bench = new GraphBench({ routes: "none", withoutOverlaps: false });
-  bench.give(wep("ep1"), bySelector("n == '1'"), networkSet("n", ["10.0.0.0/8", "10.1.0.0/16"], { n: "1" })).inSync();
-  expect(setOf(bench, "n == '1'")).toEqual(["10.0.0.0/8", "10.1.0.0/16"]);
+test("FC-051 with iptables, nested prefixes are kept", () => {
+  const harness = new GraphHarness({ routes: "none", omitNestedPrefixes: false });
+  harness
+    .update(wep("ep1"), bySelector("n == '1'"), networkSet("n", ["10.0.0.0/8", "10.1.0.0/16"], { n: "1" }))
+    .inSync();
+  expect(setOf(harness, "n == '1'")).toEqual(["10.0.0.0/8", "10.1.0.0/16"]);
 });
 
-test("FC-053 a service's sets follow its slices, ready or not, with ports and without", () => {
-  const bench = new GraphBench({ routes: "none" });
+test("FC-053 the sets of a service, with and without ports, contain the addresses of its EndpointSlices", () => {
+  const harness = new GraphHarness({ routes: "none" });
   const service = { name: "nginx", namespace: "default" };
-  bench.give(
+  harness.update(
     wep("ep1"),
     policy("p", { inboundRules: [rule({ from: { service } })], outboundRules: [rule({ to: { service } })] }),
     endpointSlice("a", "nginx", ["10.0.0.1"], [{ port: 80 }, {}]),
   );
-  bench.inSync();
-  expect(setOf(bench, "svc default/nginx")).toEqual(["10.0.0.1,tcp:80"]);
-  expect(setOf(bench, "svcnoport default/nginx")).toEqual(["10.0.0.1/32"]);
-  bench.give(endpointSlice("a", "nginx", ["10.0.0.2", "host.example"], [{ protocol: "SCTP", port: 80 }])).flush();
-  expect(setOf(bench, "svc default/nginx")).toEqual(["10.0.0.2,sctp:80"]);
-  // What no packet has is in no set: the kernel would refuse the whole of it.
+  harness.inSync();
+  expect(setOf(harness, "svc default/nginx")).toEqual(["10.0.0.1,tcp:80"]);
+  expect(setOf(harness, "svcnoport default/nginx")).toEqual(["10.0.0.1/32"]);
+  harness.update(endpointSlice("a", "nginx", ["10.0.0.2", "host.example"], [{ protocol: "SCTP", port: 80 }])).flush();
+  expect(setOf(harness, "svc default/nginx")).toEqual(["10.0.0.2,sctp:80"]);
+  // Invalid ports and protocols are skipped: the kernel would reject the complete set because of one.
   const odd = [{ port: 70000 }, { port: -1 }, { port: 1.5 }, { protocol: "FOO", port: 80 }, { port: 81 }];
-  bench.give(endpointSlice("a", "nginx", ["10.0.0.2"], odd)).flush();
-  expect(setOf(bench, "svc default/nginx")).toEqual(["10.0.0.2,tcp:81"]);
+  harness.update(endpointSlice("a", "nginx", ["10.0.0.2"], odd)).flush();
+  expect(setOf(harness, "svc default/nginx")).toEqual(["10.0.0.2,tcp:81"]);
 });
 
-test("large things work: a selector of ten thousand terms, a policy of five thousand rules, a set of a hundred thousand", () => {
-  const bench = new GraphBench({ routes: "none" });
+test("handles a selector with 10,000 terms, a policy with 5,000 rules and a set with 100,000 members", () => {
+  const harness = new GraphHarness({ routes: "none" });
   const terms = Array.from({ length: 10_000 }, (_, i) => `app == 'app-${i}'`).join(" || ");
   const nets = Array.from({ length: 100_000 }, (_, i) => `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}/32`);
-  bench.give(
+  harness.update(
     wep("ep1"),
     wep("r", { host: REMOTE, labels: { app: "app-9999" }, nets: ["11.0.0.1/32"] }),
     networkSet("large", [...nets, "12.0.0.0/8"], { large: "yes" }),
@@ -189,9 +195,9 @@ test("large things work: a selector of ten thousand terms, a policy of five thou
       ],
     }),
   );
-  bench.inSync();
-  expect(setOf(bench, terms)).toEqual(["11.0.0.1/32"]);
-  expect(setOf(bench, "large == 'yes'")).toHaveLength(100_001);
-  const message = bench.dataplane.objects.get("policy GlobalNetworkPolicy p");
+  harness.inSync();
+  expect(setOf(harness, terms)).toEqual(["11.0.0.1/32"]);
+  expect(setOf(harness, "large == 'yes'")).toHaveLength(100_001);
+  const message = harness.dataplane.objects.get("policy GlobalNetworkPolicy p");
   expect(message?.type === "activePolicyUpdate" && message.policy.inboundRules.length).toBe(5002);
 });

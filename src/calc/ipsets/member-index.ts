@@ -1,16 +1,18 @@
-// The members of IP sets named by selector or named port: every endpoint and network set of the cluster against every
-// selector a local rule uses. Members are counted, so that an address shared by two endpoints stays until both are gone,
-// and what did not change never flaps: what comes is added before what goes is removed. Sets of named ports are found by
-// the name of the port: a policy and a pod may each have tens of thousands of names.
-import { type Cidr, cidrAddress } from "../../lib/ip.ts";
-import { differingParts, sameList } from "../../lib/same-list.ts";
-import type { EndpointPort, Labels } from "../../model/index.ts";
+// Calculates the members of IP sets that are defined by a selector or a named port, by matching all endpoints and network
+// sets of the cluster with the selectors that local rules use.
+//
+// - Members are reference-counted: an address that two endpoints share stays until both are deleted.
+// - Additions are emitted before removals, so that an unchanged member is never removed in between.
+// - Sets of named ports are indexed by port name: a policy and a pod may each have tens of thousands of names.
+import { type Cidr, cidrAddress } from "../../lib/ip/ip.ts";
+import { differingParts, listsEqual } from "../../lib/compare-lists.ts";
+import type { EndpointPort, Labels, ParsedSelector } from "../../model/index.ts";
 import { LabelIndex, type LabelIndexStats, LabelItem, SelectorEntry } from "../labels/index.ts";
 import type { IpSetId } from "../messages.ts";
 import type { IpSetContent, IpSetSpec, MemberListener, NamedPortProtocol } from "./ip-set.ts";
 import { MemberSet } from "./member-set.ts";
 
-/** What an endpoint or network set gives to the sets that select it. */
+/** The fields of an endpoint or network set that determine the members of IP sets. */
 export interface Contributor {
   readonly labels: Labels;
   readonly profileIds: readonly string[];
@@ -27,58 +29,80 @@ const NO_PORTS: readonly EndpointPort[] = [];
 const NO_ITEMS: ReadonlySet<Item> = new Set();
 
 class SetSelector extends SelectorEntry {
-  readonly #plain = new Set<IpSet>();
-  readonly #byPort = new Map<string, Set<IpSet>>();
+  readonly #addressSets = new Set<IpSet>();
+  /** Sets of named ports, by port name. */
+  readonly #portSets = new Map<string, Set<IpSet>>();
 
   addSet(set: IpSet): void {
-    if (set.port === undefined) this.#plain.add(set);
-    else addTo(this.#byPort, set.port.name, set);
+    if (set.port === undefined) this.#addressSets.add(set);
+    else addTo(this.#portSets, set.port.name, set);
   }
 
   deleteSet(set: IpSet): void {
-    this.#plain.delete(set);
-    if (set.port !== undefined) deleteFrom(this.#byPort, set.port.name, set);
+    this.#addressSets.delete(set);
+    if (set.port !== undefined) deleteFrom(this.#portSets, set.port.name, set);
   }
 
   get hasSets(): boolean {
-    return this.#plain.size > 0 || this.#byPort.size > 0;
+    return this.#addressSets.size > 0 || this.#portSets.size > 0;
   }
 
   /** The sets that the item contributes to. */
   *setsFor({ ports }: Pick<Item, "ports">): Generator<IpSet> {
-    yield* this.#plain;
-    if (this.#byPort.size > 0) for (const name of portNames(ports)) yield* this.#byPort.get(name) ?? [];
+    yield* this.#addressSets;
+    if (this.#portSets.size > 0) for (const name of portNames(ports)) yield* this.#portSets.get(name) ?? [];
   }
 }
 interface IpSet {
-  readonly members: MemberSet;
+  readonly spec: IpSetSpec;
+  /** The number of members. An address that two endpoints share counts twice. */
+  count: number;
+  /** Undefined while the set is only counted. */
+  members: MemberSet | undefined;
   readonly port: { readonly name: string; readonly protocol: NamedPortProtocol } | undefined;
   readonly selector: SetSelector;
 }
 
-type SelectedContent = Extract<IpSetContent, { readonly selector: string }>;
+type SelectedContent = Extract<IpSetContent, { readonly selector: ParsedSelector }>;
 
 export class MemberIndex {
   readonly #labels: LabelIndex<Item, SetSelector>;
   readonly #items = new Map<string, Item>();
   readonly #itemsByPort = new Map<string, Set<Item>>();
-  readonly #selectors = new Map<string, SetSelector>();
+  readonly #selectors = new Map<ParsedSelector, SetSelector>();
   readonly #sets = new Map<IpSetId, IpSet>();
   readonly #listener: MemberListener;
-  readonly #withoutOverlaps: boolean;
+  readonly #omitNestedPrefixes: boolean;
+  readonly #onCountChanged: (id: IpSetId) => void;
 
-  constructor(listener: MemberListener, options: { readonly withoutOverlaps: boolean }) {
+  constructor(
+    listener: MemberListener,
+    options: { readonly omitNestedPrefixes: boolean },
+    onCountChanged: (id: IpSetId) => void = () => {},
+  ) {
     this.#listener = listener;
-    this.#withoutOverlaps = options.withoutOverlaps;
+    this.#omitNestedPrefixes = options.omitNestedPrefixes;
+    this.#onCountChanged = onCountChanged;
     this.#labels = new LabelIndex({
       onMatchStarted: (selector, item) => {
-        for (const set of selector.setsFor(item)) for (const member of contribution(set, item)) set.members.add(member);
+        for (const set of selector.setsFor(item)) {
+          this.#addToCount(set, contributionSize(set, item));
+          if (set.members !== undefined) for (const member of contribution(set, item)) set.members.add(member);
+        }
       },
       onMatchStopped: (selector, item) => {
-        for (const set of selector.setsFor(item))
-          for (const member of contribution(set, item)) set.members.remove(member);
+        for (const set of selector.setsFor(item)) {
+          this.#addToCount(set, -contributionSize(set, item));
+          if (set.members !== undefined) for (const member of contribution(set, item)) set.members.remove(member);
+        }
       },
     });
+  }
+
+  #addToCount(set: IpSet, change: number): void {
+    if (change === 0) return;
+    set.count += change;
+    this.#onCountChanged(set.spec.id);
   }
 
   get stats(): LabelIndexStats {
@@ -91,17 +115,17 @@ export class MemberIndex {
     return this.#labels.selectorCounts;
   }
 
-  /** Whether it is new. */
+  /** @returns true if the item is new */
   setItem(id: string, value: Contributor): boolean {
     const known = this.#items.get(id);
     const item = known ?? new Item();
     if (known === undefined) this.#items.set(id, item);
-    if (!sameList(item.nets, value.nets) || !samePorts(item.ports, value.ports)) this.#setContribution(item, value);
+    if (!listsEqual(item.nets, value.nets) || !samePorts(item.ports, value.ports)) this.#setContribution(item, value);
     this.#labels.setItem(item, value.labels, value.profileIds);
     return known === undefined;
   }
 
-  /** Whether it was there. */
+  /** @returns true if the item existed */
   deleteItem(id: string): boolean {
     const item = this.#items.get(id);
     if (item === undefined) return false;
@@ -115,24 +139,42 @@ export class MemberIndex {
     this.#labels.setParentLabels(name, labels);
   }
 
+  /** Starts to count the members of the set. */
   addSet(spec: IpSetSpec & { readonly content: SelectedContent }): void {
     const { content } = spec;
-    if (this.#sets.has(spec.id)) throw new Error(`IP set ${spec.id} is active already`);
+    if (this.#sets.has(spec.id)) throw new Error(`IP set ${spec.id} is already in the index`);
     const port = content.kind === "namedPort" ? { name: content.port, protocol: content.protocol } : undefined;
     const known = this.#selectors.get(content.selector);
     const selector = known ?? new SetSelector(content.selector);
-    const members = new MemberSet(spec.id, this.#listener, this.#withoutOverlaps && spec.type !== "ipAndPort");
-    const set: IpSet = { members, port, selector };
+    const set: IpSet = { spec, count: 0, members: undefined, port, selector };
     this.#sets.set(spec.id, set);
     selector.addSet(set);
     if (known === undefined) {
       this.#selectors.set(content.selector, selector);
       this.#labels.addSelector(selector);
-    } else
-      for (const item of this.#contributors(set)) for (const member of contribution(set, item)) set.members.add(member);
+    } else for (const item of this.#contributors(set)) this.#addToCount(set, contributionSize(set, item));
   }
 
-  /** No member is taken out one by one: the set goes as a whole. */
+  memberCount(id: IpSetId): number {
+    return this.#sets.get(id)?.count ?? 0;
+  }
+
+  /** Emits the members of the set and, until `empty` is called, their changes. */
+  fill(id: IpSetId): void {
+    const set = this.#sets.get(id);
+    if (set === undefined) throw new Error(`IP set ${id} is not in the index`);
+    const { spec } = set;
+    const members = new MemberSet(id, this.#listener, this.#omitNestedPrefixes && spec.type !== "ipAndPort");
+    set.members = members;
+    for (const item of this.#contributors(set)) for (const member of contribution(set, item)) members.add(member);
+  }
+
+  /** Stops emitting the members of the set. Their removal is not emitted, because the caller removes the set itself. */
+  empty(id: IpSetId): void {
+    const set = this.#sets.get(id);
+    if (set !== undefined) set.members = undefined;
+  }
+
   removeSet(id: IpSetId): void {
     const set = this.#sets.get(id);
     if (set === undefined) return;
@@ -140,7 +182,7 @@ export class MemberIndex {
     const { selector } = set;
     selector.deleteSet(set);
     if (selector.hasSets) return;
-    this.#selectors.delete(selector.text);
+    this.#selectors.delete(selector.selector);
     this.#labels.removeSelector(selector);
   }
 
@@ -152,7 +194,7 @@ export class MemberIndex {
         if (item.labelClass?.matches.has(selector) === true) yield item;
   }
 
-  /** New addresses or ports under the labels the item still has. */
+  /** Replaces the addresses and ports of an item whose labels are unchanged. */
   #setContribution(item: Item, value: Pick<Item, "nets" | "ports">): void {
     const before = { nets: item.nets, ports: item.ports };
     item.nets = value.nets;
@@ -161,6 +203,8 @@ export class MemberIndex {
     for (const name of portNames(item.ports)) addTo(this.#itemsByPort, name, item);
     for (const selector of (item.labelClass?.matches ?? []) as Iterable<SetSelector>)
       for (const set of new Set([...selector.setsFor(before), ...selector.setsFor(item)])) {
+        this.#addToCount(set, contributionSize(set, item) - contributionSize(set, before));
+        if (set.members === undefined) continue;
         // One entry of a large network set usually changes at a time.
         const { a: removed, b: added } = differingParts(contribution(set, before), contribution(set, item));
         for (const member of added) set.members.add(member);
@@ -180,15 +224,25 @@ function contribution(set: IpSet, item: Pick<Item, "nets" | "ports">): readonly 
   return members;
 }
 
+/** The number of members that the item contributes to the set. */
+function contributionSize(set: IpSet, item: Pick<Item, "nets" | "ports">): number {
+  if (set.port === undefined) return item.nets.length;
+  const { name, protocol } = set.port;
+  const ports = portsNamed(item.ports, name).filter(
+    (port) => protocol === "any" || protocolName(port.protocol) === protocol,
+  );
+  return ports.length * item.nets.length;
+}
+
 /** Longer lists of ports are indexed by name. */
-const FEW_PORTS = 8;
+const MAX_UNINDEXED_PORTS = 8;
 const portIndexes = new WeakMap<readonly EndpointPort[], ReadonlyMap<string, readonly EndpointPort[]>>();
 
 const portNames = (ports: readonly EndpointPort[]): Iterable<string> =>
-  ports.length <= FEW_PORTS ? new Set(ports.map(({ name }) => name)) : portIndex(ports).keys();
+  ports.length <= MAX_UNINDEXED_PORTS ? new Set(ports.map(({ name }) => name)) : portIndex(ports).keys();
 
-const portsNamed = (ports: readonly EndpointPort[], wanted: string): readonly EndpointPort[] =>
-  ports.length <= FEW_PORTS ? ports.filter(({ name }) => name === wanted) : (portIndex(ports).get(wanted) ?? []);
+const portsNamed = (ports: readonly EndpointPort[], name: string): readonly EndpointPort[] =>
+  ports.length <= MAX_UNINDEXED_PORTS ? ports.filter((port) => port.name === name) : (portIndex(ports).get(name) ?? []);
 
 function portIndex(ports: readonly EndpointPort[]): ReadonlyMap<string, readonly EndpointPort[]> {
   let index = portIndexes.get(ports);

@@ -1,30 +1,31 @@
-// What bears labels. Items with the same labels and the same profiles, such as the pods of one deployment, are one class:
-// they match the same selectors, so labels, inheritance and matching are kept once per class.
+// Defines the labelled items of the index. Items with the same labels and profiles, such as the pods of one deployment,
+// form a class. They match the same selectors, so labels, inherited labels and matches are stored once per class.
 import type { Labels } from "../inputs.ts";
-import { Postings } from "./postings.ts";
+import { PostingList } from "./posting-list.ts";
+import type { SelectorEntry } from "./selector-entry.ts";
 import { SelectorList } from "./selector-list.ts";
 import type { LabelPair } from "./table.ts";
 
 const NO_PAIRS: readonly LabelPair[] = [];
-/** Longer lists of pairs get an index by name: a selector may ask for as many labels as an object has. */
+/** Lists of at least this length are indexed by name: a selector may refer to as many labels as an object has. */
 const INDEXED_PAIRS = 32;
 
-/** An endpoint or network set. To be extended by whoever hangs something on it. */
+/** An endpoint or network set. Users of the index extend this class with their own data. */
 export class LabelItem {
   labelClass: LabelClass | undefined;
-  /** Its place among the class's items. */
-  place = 0;
+  /** Index in the class's `items`. */
+  position = 0;
 }
 
 export class LabelClass {
   readonly items: LabelItem[] = [];
   matches = new SelectorList();
   stamp = 0;
-  /** Its last item is gone; it may still lie in a bag. */
-  isForgotten = false;
+  /** The class has no items left. Posting lists may still contain it. */
+  isRemoved = false;
   readonly #values: LabelValues;
 
-  /** @param key tells the class from all others */
+  /** @param key unique for the pairs and parents */
   constructor(
     readonly key: string,
     readonly pairs: readonly LabelPair[],
@@ -33,7 +34,7 @@ export class LabelClass {
     this.#values = valuesOf(pairs);
   }
 
-  /** The effective value of a label: its own wins, then the first profile in the listed order that has it. */
+  /** Returns the effective value of a label: the item's own value, otherwise that of the first profile that has it. */
   get(label: string): string | undefined {
     const own = valueIn(this.#values, label);
     if (own !== undefined) return own;
@@ -46,29 +47,32 @@ export class LabelClass {
 
   addItem(item: LabelItem): void {
     item.labelClass = this;
-    item.place = this.items.length;
+    item.position = this.items.length;
     this.items.push(item);
   }
 
   removeItem(item: LabelItem): void {
     const last = this.items.pop();
     if (last !== undefined && last !== item) {
-      this.items[item.place] = last;
-      last.place = item.place;
+      this.items[item.position] = last;
+      last.position = item.position;
     }
     item.labelClass = undefined;
   }
 }
 
-/** A profile by name. It exists while it has labels or somebody inherits from it. */
+/** A profile. It stays in the index while it has labels or a class inherits from it. */
 export class LabelParent {
-  /** As given; undefined while the profile is unknown. */
+  /** Undefined while the profile does not exist. */
   labels: Labels | undefined;
-  /** Interned only while there are children. */
+  /** Empty while no class inherits from the profile. */
   #pairs: ReadonlySet<LabelPair> = new Set();
   #values: LabelValues = NO_PAIRS;
-  readonly children = new Postings<LabelClass>();
+  readonly children = new PostingList<LabelClass>();
   stamp = 0;
+  /** Cached selectors that are indexed under one of its labels, as of `selectorsVersion`. */
+  selectors: readonly SelectorEntry[] = [];
+  selectorsVersion = -1;
 
   constructor(
     readonly name: string,
@@ -80,6 +84,7 @@ export class LabelParent {
   }
   set pairs(pairs: ReadonlySet<LabelPair>) {
     this.#pairs = pairs;
+    this.selectorsVersion = -1;
     this.#values = valuesOf([...pairs]);
   }
   get values(): LabelValues {

@@ -1,6 +1,8 @@
-// Which items match which selectors, kept up to date as either side or a profile changes. Both ways are short: changed
-// labels look only at selectors filed under them, a new selector only at items that have a label it demands. So the cost
-// follows what is affected, not the number of endpoints or selectors there are.
+// Finds which items match which selectors, and updates the matches when an item, a selector or a profile changes.
+//
+// The cost of a change depends on the affected items and selectors, not on their total number: after a change of labels,
+// only selectors that are indexed under these labels are evaluated; a new selector is evaluated only for items that have
+// one of the labels it requires.
 import type { Labels } from "../inputs.ts";
 import { LabelClass, type LabelItem, LabelParent } from "./item.ts";
 import type { SelectorEntry } from "./selector-entry.ts";
@@ -28,7 +30,9 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
   readonly #listener: MatchListener<I, E>;
   #items = 0;
   readonly #parentIds = new IdPool();
-  // Most items find their class: these spare an allocation each.
+  /** Changes whenever a selector is added or removed. */
+  #selectorsVersion = 0;
+  // Reused for each item: most items belong to an existing class, so that no new arrays are needed.
   readonly #scratchPairs: LabelPair[] = [];
   readonly #scratchParents: LabelParent[] = [];
   readonly stats: LabelIndexStats = {
@@ -43,14 +47,14 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
   get itemCount(): number {
     return this.#items;
   }
-  /** How many selectors are found by label, and how many must be tried on every item. */
+  /** The number of selectors that are indexed by label, and of those that are evaluated for every item. */
   get selectorCounts(): { readonly optimized: number; readonly unoptimized: number } {
     const unoptimized = this.#unrestricted.size;
     return { optimized: this.#selectors.size - unoptimized, unoptimized };
   }
 
   // --- items ---------------------------------------------------------------------------------------------------
-  /** Adds the item, or gives it other labels or profiles. */
+  /** Adds the item, or changes its labels and profiles. */
   setItem(item: I, labels: Labels, profiles: readonly string[]): void {
     const before = item.labelClass;
     const after = this.#classOf(labels, profiles);
@@ -58,8 +62,8 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
     if (before === undefined) this.#items++;
     else before.removeItem(item);
     after.addItem(item);
-    this.#tellMove(item, before?.matches ?? NO_MATCHES, after.matches);
-    if (before !== undefined) this.#forgetClass(before);
+    this.#emitMatchChanges(item, before?.matches ?? NO_MATCHES, after.matches);
+    if (before !== undefined) this.#removeEmptyClass(before);
   }
 
   deleteItem(item: I): void {
@@ -67,24 +71,24 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
     if (before === undefined) return;
     this.#items--;
     before.removeItem(item);
-    this.#tellMove(item, before.matches, NO_MATCHES);
-    this.#forgetClass(before);
+    this.#emitMatchChanges(item, before.matches, NO_MATCHES);
+    this.#removeEmptyClass(before);
   }
 
   // --- profiles ------------------------------------------------------------------------------------------------
   setParentLabels(name: string, labels: Labels | undefined): void {
     const parent = this.#parent(name);
     parent.labels = labels;
-    if (parent.children.live > 0 && this.#internParent(parent))
-      for (const child of [...parent.children.fresh(isAlive, this.#table.newWalk())]) this.#reevaluate(child);
-    this.#forgetParent(parent);
+    if (parent.children.liveCount > 0 && this.#internParent(parent))
+      for (const child of [...parent.children.unvisited(isAlive, this.#table.newStamp())]) this.#reevaluate(child);
+    this.#removeUnusedParent(parent);
   }
 
   // --- selectors -----------------------------------------------------------------------------------------------
   addSelector(selector: E): void {
-    if (this.#selectors.has(selector)) throw new Error(`selector ${selector.text} is in the index already`);
+    if (this.#selectors.has(selector)) throw new Error(`selector ${selector.selector.text} is already in the index`);
     this.#selectors.add(selector);
-    this.#file(selector);
+    this.#indexSelector(selector);
     for (const candidate of this.#candidates(selector)) {
       if (!this.#evaluate(selector, candidate)) continue;
       candidate.matches.add(selector);
@@ -98,7 +102,7 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
       if (!candidate.matches.delete(selector)) continue;
       for (const item of candidate.items) this.#listener.onMatchStopped(selector, item as I);
     }
-    this.#unfile(selector);
+    this.#unindexSelector(selector);
   }
 
   *matchesOf(selector: E): Generator<I> {
@@ -116,66 +120,66 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
       if (!parents.includes(parent)) parents.push(parent);
     }
     const key = classKey(pairs, parents);
-    const known = this.#classes.get(key);
-    return known ?? this.#createClass(key, pairs.slice(), parents.slice());
+    const existing = this.#classes.get(key);
+    return existing ?? this.#createClass(key, pairs.slice(), parents.slice());
   }
 
   #createClass(key: string, pairs: readonly LabelPair[], parents: readonly LabelParent[]): LabelClass {
     const created = new LabelClass(key, pairs, parents);
     this.#classes.set(key, created);
-    for (const pair of pairs) this.#table.postClass(pair, created);
+    for (const pair of pairs) this.#table.addClass(pair, created);
     for (const parent of parents) {
-      parent.children.add(created, isAlive, this.#table.newWalk);
-      if (parent.children.live === 1) this.#internParent(parent);
+      parent.children.add(created, isAlive, this.#table.newStamp);
+      if (parent.children.liveCount === 1) this.#internParent(parent);
     }
     this.#reevaluate(created);
     return created;
   }
 
-  #forgetClass(labelClass: LabelClass): void {
+  #removeEmptyClass(labelClass: LabelClass): void {
     if (labelClass.items.length > 0) return;
-    labelClass.isForgotten = true;
+    labelClass.isRemoved = true;
     this.#classes.delete(labelClass.key);
-    for (const pair of labelClass.pairs) this.#table.withdrawClass(pair);
+    for (const pair of labelClass.pairs) this.#table.removeClass(pair);
     for (const parent of labelClass.parents) {
-      parent.children.remove(isAlive, this.#table.newWalk);
-      if (parent.children.live === 0) this.#internParent(parent);
-      this.#forgetParent(parent);
+      parent.children.remove(isAlive, this.#table.newStamp);
+      if (parent.children.liveCount === 0) this.#internParent(parent);
+      this.#removeUnusedParent(parent);
     }
   }
 
   #parent(name: string): LabelParent {
     let parent = this.#parents.get(name);
-    if (parent === undefined) this.#parents.set(name, (parent = new LabelParent(name, this.#parentIds.take())));
+    if (parent === undefined) this.#parents.set(name, (parent = new LabelParent(name, this.#parentIds.allocate())));
     return parent;
   }
 
-  #forgetParent(parent: LabelParent): void {
-    if (parent.labels !== undefined || parent.children.live > 0) return;
-    if (this.#parents.delete(parent.name)) this.#parentIds.giveBack(parent.id);
+  #removeUnusedParent(parent: LabelParent): void {
+    if (parent.labels !== undefined || parent.children.liveCount > 0) return;
+    if (this.#parents.delete(parent.name)) this.#parentIds.release(parent.id);
   }
 
-  /** Whether its pairs changed. */
+  /** @returns true if its pairs changed */
   #internParent(parent: LabelParent): boolean {
     const before = parent.pairs;
-    const wanted = parent.children.live > 0 ? parent.labels : undefined;
-    const pairs = new Set(wanted === undefined ? [] : this.#table.intern(wanted));
+    const labels = parent.children.liveCount > 0 ? parent.labels : undefined;
+    const pairs = new Set(labels === undefined ? [] : this.#table.intern(labels));
     if (pairs.size === before.size && pairs.isSubsetOf(before)) return false;
     parent.pairs = pairs;
-    for (const pair of pairs) if (!before.has(pair)) this.#table.postParent(pair, parent);
-    for (const pair of before) if (!pairs.has(pair)) this.#table.withdrawParent(pair);
+    for (const pair of pairs) if (!before.has(pair)) this.#table.addParent(pair, parent);
+    for (const pair of before) if (!pairs.has(pair)) this.#table.removeParent(pair);
     return true;
   }
 
   // --- matching ------------------------------------------------------------------------------------------------
   #reevaluate(labelClass: LabelClass): void {
-    const walk = this.#table.newWalk();
+    const stamp = this.#table.newStamp();
     const before = labelClass.matches;
     const now = new SelectorList();
     const consider = (selectors: Iterable<SelectorEntry>) => {
       for (const selector of selectors) {
-        if (selector.seen === walk) continue;
-        selector.seen = walk;
+        if (selector.seen === stamp) continue;
+        selector.seen = stamp;
         if (this.#evaluate(selector, labelClass)) now.add(selector);
       }
     };
@@ -186,58 +190,77 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
       }
     };
     considerPairs(labelClass.pairs);
-    for (const parent of labelClass.parents) considerPairs(parent.pairs);
+    for (const parent of labelClass.parents) consider(this.#selectorsUnder(parent));
     consider(this.#unrestricted);
     labelClass.matches = now;
-    for (const item of labelClass.items) this.#tellMove(item as I, before, now);
+    for (const item of labelClass.items) this.#emitMatchChanges(item as I, before, now);
   }
 
-  /** What comes is told before what goes, so that nothing that stays is lost in between. */
-  #tellMove(item: I, before: Iterable<SelectorEntry>, after: Iterable<SelectorEntry>): void {
-    const walk = this.#table.newWalk();
-    for (const selector of before) selector.matchedBefore = walk;
-    for (const selector of after) selector.matched = walk;
+  /**
+   * Returns the selectors that are indexed under a label of the profile. The result is cached, because a profile may have
+   * 100,000 labels and hundreds of classes of endpoints.
+   */
+  #selectorsUnder(parent: LabelParent): readonly SelectorEntry[] {
+    if (parent.selectorsVersion === this.#selectorsVersion) return parent.selectors;
+    const selectors: SelectorEntry[] = [];
+    for (const { selectors: ofPair, name } of parent.pairs) {
+      if (ofPair !== undefined) for (const selector of ofPair) selectors.push(selector);
+      if (name.selectors !== undefined) for (const selector of name.selectors) selectors.push(selector);
+    }
+    parent.selectors = selectors;
+    parent.selectorsVersion = this.#selectorsVersion;
+    return selectors;
+  }
+
+  /** Emits started matches before stopped ones, so that an IP set member with both is never removed in between. */
+  #emitMatchChanges(item: I, before: Iterable<SelectorEntry>, after: Iterable<SelectorEntry>): void {
+    const stamp = this.#table.newStamp();
+    for (const selector of before) selector.matchedBefore = stamp;
+    for (const selector of after) selector.matched = stamp;
     for (const selector of after as Iterable<E>)
-      if (selector.matchedBefore !== walk) this.#listener.onMatchStarted(selector, item);
+      if (selector.matchedBefore !== stamp) this.#listener.onMatchStarted(selector, item);
     for (const selector of before as Iterable<E>)
-      if (selector.matched !== walk) this.#listener.onMatchStopped(selector, item);
+      if (selector.matched !== stamp) this.#listener.onMatchStopped(selector, item);
   }
 
-  #evaluate(selector: SelectorEntry, labelClass: LabelClass): boolean {
+  #evaluate({ selector }: SelectorEntry, labelClass: LabelClass): boolean {
     const matched = selector.matcher(labelClass);
     if (matched) this.stats.evaluations.matched++;
     else this.stats.evaluations.unmatched++;
     return matched;
   }
 
-  // --- where to look -------------------------------------------------------------------------------------------
-  #file(selector: E): void {
-    const { filing } = selector;
-    if (filing.kind === "everywhere") this.#unrestricted.add(selector);
-    else if (filing.kind === "name") (this.#table.name(filing.label).selectors ??= new SelectorList()).add(selector);
-    else if (filing.kind === "values")
-      for (const value of filing.values)
-        (this.#table.pair(filing.label, value).selectors ??= new SelectorList()).add(selector);
+  // --- index of selectors --------------------------------------------------------------------------------------
+  #indexSelector(selector: E): void {
+    const { indexKey } = selector;
+    this.#selectorsVersion++;
+    if (indexKey.kind === "all") this.#unrestricted.add(selector);
+    else if (indexKey.kind === "name")
+      (this.#table.name(indexKey.label).selectors ??= new SelectorList()).add(selector);
+    else if (indexKey.kind === "values")
+      for (const value of indexKey.values)
+        (this.#table.pair(indexKey.label, value).selectors ??= new SelectorList()).add(selector);
   }
 
-  #unfile(selector: E): void {
-    const { filing } = selector;
-    if (filing.kind === "everywhere") this.#unrestricted.delete(selector);
-    else if (filing.kind === "name") {
-      const name = this.#table.name(filing.label);
+  #unindexSelector(selector: E): void {
+    const { indexKey } = selector;
+    this.#selectorsVersion++;
+    if (indexKey.kind === "all") this.#unrestricted.delete(selector);
+    else if (indexKey.kind === "name") {
+      const name = this.#table.name(indexKey.label);
       name.selectors?.delete(selector);
       this.#table.releaseName(name);
-    } else if (filing.kind === "values")
-      for (const value of filing.values) {
-        const pair = this.#table.pair(filing.label, value);
+    } else if (indexKey.kind === "values")
+      for (const value of indexKey.values) {
+        const pair = this.#table.pair(indexKey.label, value);
         pair.selectors?.delete(selector);
         this.#table.release(pair);
       }
   }
 
-  /** A superset of what the selector can match, as small as the labels allow. */
+  /** Returns a superset of the classes that the selector can match: those with the rarest label it requires. */
   #candidates(selector: E): readonly LabelClass[] {
-    if (selector.filing.kind === "nowhere") {
+    if (selector.indexKey.kind === "none") {
       this.stats.strategies.none++;
       return [];
     }
@@ -260,13 +283,13 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
   }
 
   #classesWith(pairs: readonly LabelPair[]): LabelClass[] {
-    const walk = this.#table.newWalk();
+    const stamp = this.#table.newStamp();
     const found: LabelClass[] = [];
     for (const pair of pairs) {
-      if (pair.classes !== undefined) for (const each of pair.classes.fresh(isAlive, walk)) found.push(each);
+      if (pair.classes !== undefined) for (const each of pair.classes.unvisited(isAlive, stamp)) found.push(each);
       if (pair.parents === undefined) continue;
-      for (const parent of pair.parents.fresh((other) => other.pairs.has(pair), walk))
-        for (const child of parent.children.fresh(isAlive, walk)) found.push(child);
+      for (const parent of pair.parents.unvisited((other) => other.pairs.has(pair), stamp))
+        for (const child of parent.children.unvisited(isAlive, stamp)) found.push(child);
     }
     return found;
   }
@@ -282,14 +305,14 @@ function* pairsOf(name: LabelName | undefined, values: readonly string[] | undef
     }
 }
 
-/** How many classes would have to be looked at, or `limit` when it is that many or more. */
+/** Returns the number of classes to evaluate, or `limit` if the number is at least that large. */
 function costOf(pairs: Iterable<LabelPair>, limit: number): number {
   let cost = 0;
   for (const { classes, parents } of pairs) {
-    cost += (classes?.live ?? 0) + (parents?.live ?? 0);
+    cost += (classes?.liveCount ?? 0) + (parents?.liveCount ?? 0);
     if (cost < limit)
       for (const parent of parents?.entries() ?? []) {
-        cost += parent.children.live;
+        cost += parent.children.liveCount;
         if (cost >= limit) break;
       }
     if (cost >= limit) return limit;
@@ -300,7 +323,7 @@ function costOf(pairs: Iterable<LabelPair>, limit: number): number {
 const NO_MATCHES: readonly SelectorEntry[] = [];
 let keyBuffer = Buffer.alloc(1024);
 
-/** Equal for equal labels and profiles: their numbers as characters, two each, profiles after a mark. */
+/** Returns a key for labels and profiles: their 32-bit IDs as two characters each, with a separator before the profiles. */
 function classKey(pairs: readonly LabelPair[], parents: readonly LabelParent[]): string {
   const size = (pairs.length + parents.length) * 4 + 2;
   if (size > keyBuffer.length) keyBuffer = Buffer.alloc(2 * size);

@@ -1,45 +1,36 @@
-// One selector in the index: compiled, and filed under the label that restricts it most.
-import {
-  compileSelector,
-  labelRestrictions,
-  type LabelRestrictions,
-  type Matcher,
-  parseSelector,
-} from "../../model/index.ts";
+// Defines an entry for one selector in the index, under the label that restricts it most.
+import { labelRestrictions, type LabelRestrictions, type ParsedSelector } from "../../model/index.ts";
 
-/** To be extended by whoever hangs something on it. */
+/** Users of the index extend this class with their own data. */
 export class SelectorEntry {
-  readonly matcher: Matcher;
   readonly restrictions: LabelRestrictions;
-  readonly filing: Filing;
-  // Stamps of the last walk in which the selector was looked at, matched, and had matched before.
+  readonly indexKey: IndexKey;
+  // Stamps of the last traversal in which the selector was evaluated, matched, and had matched before.
   seen = 0;
   matched = 0;
   matchedBefore = 0;
 
-  constructor(readonly text: string) {
-    const selector = parseSelector(text);
-    this.matcher = compileSelector(selector);
-    this.restrictions = labelRestrictions(selector);
-    this.filing = fileBy(this.restrictions);
+  constructor(readonly selector: ParsedSelector) {
+    this.restrictions = labelRestrictions(selector.tree);
+    this.indexKey = chooseIndexKey(this.restrictions);
   }
 }
 
-/** Where an item that could match will look. */
-export type Filing =
-  | { readonly kind: "nowhere" } // nothing can match
-  | { readonly kind: "everywhere" }
+/** Determines where the index searches for the selector when an item changes. */
+export type IndexKey =
+  | { readonly kind: "none" } // no item can match
+  | { readonly kind: "all" } // every item can match
   | { readonly kind: "name"; readonly label: string }
   | { readonly kind: "values"; readonly label: string; readonly values: readonly string[] };
 
-function fileBy(restrictions: LabelRestrictions): Filing {
-  let best: Filing = { kind: "everywhere" };
+function chooseIndexKey(restrictions: LabelRestrictions): IndexKey {
+  let best: IndexKey = { kind: "all" };
   for (const [label, { presence, values }] of restrictions) {
     if (presence === "absent") continue;
-    if (values?.length === 0) return { kind: "nowhere" };
+    if (values?.length === 0) return { kind: "none" };
     if (values !== undefined) {
       if (best.kind !== "values" || values.length < best.values.length) best = { kind: "values", label, values };
-    } else if (best.kind === "everywhere") best = { kind: "name", label };
+    } else if (best.kind === "all") best = { kind: "name", label };
   }
   return best;
 }

@@ -1,9 +1,9 @@
-// A list of selectors without duplicates, in no fixed order. Most lists are short; in a long one the positions are indexed,
-// because the owner of one policy decides how many selectors a list has: removing them one by one must not be quadratic.
+// A list of selectors without duplicates and without order. Most lists are short. The positions of a long list are indexed,
+// because the author of one policy decides how long a list is, and removing all selectors must not take quadratic time.
 import type { SelectorEntry } from "./selector-entry.ts";
 
-/** Shorter lists are searched. */
-const INDEXED = 32;
+/** Shorter lists are searched linearly. */
+const MIN_INDEXED_LENGTH = 32;
 
 export class SelectorList implements Iterable<SelectorEntry> {
   #list: SelectorEntry[] = [];
@@ -17,24 +17,25 @@ export class SelectorList implements Iterable<SelectorEntry> {
   add(selector: SelectorEntry): void {
     this.#positions?.set(selector, this.#list.length);
     this.#list.push(selector);
-    if (this.#list.length === INDEXED) this.#positions = new Map(this.#list.map((each, i) => [each, i]));
+    if (this.#list.length === MIN_INDEXED_LENGTH) this.#positions = new Map(this.#list.map((each, i) => [each, i]));
   }
 
   has(selector: SelectorEntry): boolean {
     return this.#positions?.has(selector) ?? this.#list.includes(selector);
   }
 
-  /** @returns whether it was in the list */
+  /** @returns true if the selector was in the list */
   delete(selector: SelectorEntry): boolean {
-    const at = this.#positions === undefined ? this.#list.indexOf(selector) : (this.#positions.get(selector) ?? -1);
-    if (at < 0) return false;
+    const position =
+      this.#positions === undefined ? this.#list.indexOf(selector) : (this.#positions.get(selector) ?? -1);
+    if (position < 0) return false;
     const last = this.#list.pop();
     if (last !== undefined && last !== selector) {
-      this.#list[at] = last;
-      this.#positions?.set(last, at);
+      this.#list[position] = last;
+      this.#positions?.set(last, position);
     }
     this.#positions?.delete(selector);
-    if (this.#list.length < INDEXED) this.#positions = undefined;
+    if (this.#list.length < MIN_INDEXED_LENGTH) this.#positions = undefined;
     return true;
   }
 

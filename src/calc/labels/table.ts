@@ -1,22 +1,22 @@
-// Labels seen so far, each name and each name-value pair once: an endpoint's labels become a short array of pointers,
-// and what must be found by label (classes of endpoints, profiles, selectors) hangs on the pair itself.
+// Stores each label name and each name-value pair once. The labels of an endpoint are then a short array of references,
+// and each pair holds the lists of classes, profiles and selectors that are searched by label.
 import type { Labels } from "../inputs.ts";
 import type { LabelClass, LabelParent } from "./item.ts";
-import { Postings } from "./postings.ts";
+import { PostingList } from "./posting-list.ts";
 import { SelectorList } from "./selector-list.ts";
 
 export class LabelName {
   readonly pairs = new Map<string, LabelPair>();
-  /** Selectors that want the label with whatever value. */
+  /** Selectors that require the label with any value. */
   selectors: SelectorList | undefined;
 
   constructor(readonly text: string) {}
 }
 
 export class LabelPair {
-  classes: Postings<LabelClass> | undefined;
-  parents: Postings<LabelParent> | undefined;
-  /** Selectors that want just this value. */
+  classes: PostingList<LabelClass> | undefined;
+  parents: PostingList<LabelParent> | undefined;
+  /** Selectors that require this value. */
   selectors: SelectorList | undefined;
 
   constructor(
@@ -27,8 +27,8 @@ export class LabelPair {
 
   get isUnused(): boolean {
     return (
-      (this.classes === undefined || this.classes.live === 0) &&
-      (this.parents === undefined || this.parents.live === 0) &&
+      (this.classes === undefined || this.classes.liveCount === 0) &&
+      (this.parents === undefined || this.parents.liveCount === 0) &&
       (this.selectors === undefined || this.selectors.size === 0)
     );
   }
@@ -37,10 +37,10 @@ export class LabelPair {
 export class LabelTable {
   readonly #names = new Map<string, LabelName>();
   readonly #ids = new IdPool();
-  #walk = 0;
+  #stamp = 0;
 
-  /** A number no earlier walk over the index had. */
-  readonly newWalk = (): number => ++this.#walk;
+  /** Returns a number that no earlier traversal of the index used. */
+  readonly newStamp = (): number => ++this.#stamp;
 
   findName(name: string): LabelName | undefined {
     return this.#names.get(name);
@@ -55,44 +55,47 @@ export class LabelTable {
   pair(nameText: string, value: string): LabelPair {
     const name = this.name(nameText);
     let pair = name.pairs.get(value);
-    if (pair === undefined) name.pairs.set(value, (pair = new LabelPair(name, value, this.#ids.take())));
+    if (pair === undefined) name.pairs.set(value, (pair = new LabelPair(name, value, this.#ids.allocate())));
     return pair;
   }
 
-  /** The pairs of a label map, in one order for equal maps. @param pairs where to put them: it may be used again */
+  /**
+   * Returns the pairs of a label map, in the same order for equal maps.
+   * @param pairs array for the result; it is cleared first
+   */
   intern(labels: Labels, pairs: LabelPair[] = []): LabelPair[] {
     pairs.length = 0;
     for (const name in labels) pairs.push(this.pair(name, labels[name] ?? ""));
-    if (pairs.length > SHORT) return pairs.sort((a, b) => a.id - b.id);
-    for (let i = 1; i < pairs.length; i++) sink(pairs, i);
+    if (pairs.length > MAX_INSERTION_SORT_LENGTH) return pairs.sort((a, b) => a.id - b.id);
+    for (let i = 1; i < pairs.length; i++) insertSorted(pairs, i);
     return pairs;
   }
 
-  postClass(pair: LabelPair, labelClass: LabelClass): void {
-    pair.classes ??= new Postings();
-    pair.classes.add(labelClass, isAlive, this.newWalk);
+  addClass(pair: LabelPair, labelClass: LabelClass): void {
+    pair.classes ??= new PostingList();
+    pair.classes.add(labelClass, isAlive, this.newStamp);
   }
 
-  /** A class that has it has no item any more. */
-  withdrawClass(pair: LabelPair): void {
-    pair.classes?.remove(isAlive, this.newWalk);
+  /** Must be called when a class with this pair was removed. */
+  removeClass(pair: LabelPair): void {
+    pair.classes?.remove(isAlive, this.newStamp);
     this.release(pair);
   }
 
-  postParent(pair: LabelPair, parent: LabelParent): void {
-    pair.parents ??= new Postings();
-    pair.parents.add(parent, (other) => other.pairs.has(pair), this.newWalk);
+  addParent(pair: LabelPair, parent: LabelParent): void {
+    pair.parents ??= new PostingList();
+    pair.parents.add(parent, (other) => other.pairs.has(pair), this.newStamp);
   }
 
-  withdrawParent(pair: LabelPair): void {
-    pair.parents?.remove((other) => other.pairs.has(pair), this.newWalk);
+  removeParent(pair: LabelPair): void {
+    pair.parents?.remove((other) => other.pairs.has(pair), this.newStamp);
     this.release(pair);
   }
 
-  /** Forgets a pair that is no longer in use. */
+  /** Deletes the pair if it is unused. */
   release(pair: LabelPair): void {
     if (!pair.isUnused || !pair.name.pairs.delete(pair.value)) return;
-    this.#ids.giveBack(pair.id);
+    this.#ids.release(pair.id);
     this.releaseName(pair.name);
   }
 
@@ -102,33 +105,33 @@ export class LabelTable {
   }
 }
 
-/** A class never changes its labels: it belongs until it is forgotten. */
-export const isAlive = (labelClass: LabelClass): boolean => !labelClass.isForgotten;
+/** The labels of a class never change, so its list entries are valid until the class is removed. */
+export const isAlive = (labelClass: LabelClass): boolean => !labelClass.isRemoved;
 
-/** Small numbers, used again once given back, so that they stay small however long the agent runs. */
+/** Allocates small numbers. Released numbers are reused, so that the numbers stay small while the agent runs. */
 export class IdPool {
   readonly #free: number[] = [];
   #next = 0;
 
-  take(): number {
+  allocate(): number {
     return this.#free.pop() ?? this.#next++;
   }
-  giveBack(id: number): void {
+  release(id: number): void {
     this.#free.push(id);
   }
 }
 
-/** Longer lists are not sorted by insertion, which is quadratic. */
-const SHORT = 32;
+/** Longer lists use `Array.sort`, because insertion sort takes quadratic time. */
+const MAX_INSERTION_SORT_LENGTH = 32;
 
-/** One step of insertion sort: nearly all label maps are short and mostly in order. */
-function sink(pairs: LabelPair[], from: number): void {
+/** One step of insertion sort, which is fast for label maps: nearly all are short and almost sorted. */
+function insertSorted(pairs: LabelPair[], from: number): void {
   const moving = pairs[from];
   if (moving === undefined) return;
-  let at = from;
-  for (let before = pairs[at - 1]; before !== undefined && before.id > moving.id; before = pairs[at - 1]) {
-    pairs[at] = before;
-    at--;
+  let position = from;
+  for (let before = pairs[position - 1]; before !== undefined && before.id > moving.id; before = pairs[position - 1]) {
+    pairs[position] = before;
+    position--;
   }
-  pairs[at] = moving;
+  pairs[position] = moving;
 }

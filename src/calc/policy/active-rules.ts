@@ -1,8 +1,10 @@
-// Which policies and profiles matter on this host: those that select a local endpoint, or that one lists. The rest of
-// the cluster's policies is only remembered. A profile that an endpoint lists and nobody has defined denies everything.
+// Finds the active policies and profiles of this host: policies that select a local endpoint, and profiles that a local
+// endpoint lists. All other policies and profiles of the cluster are only stored. A listed profile that does not exist
+// denies everything.
 import {
   type HostEndpoint,
   type Labels,
+  type ParsedSelector,
   type Policy,
   type PolicyKey,
   type ProfileRules,
@@ -11,9 +13,9 @@ import {
 import { type EndpointKey, policyKeyText } from "../ids.ts";
 import { LabelIndex, LabelItem, SelectorEntry } from "../labels/index.ts";
 
-/** A local endpoint with the policies that select it. Written here, read by the resolver. */
+/** A local endpoint with the policies that select it. `ActiveRules` writes it, `PolicyResolver` reads it. */
 export class LocalEndpoint extends LabelItem {
-  readonly policies = new Set<ActivePolicy>();
+  readonly policies = new Set<IndexedPolicy>();
   value: WorkloadEndpoint | HostEndpoint;
 
   constructor(
@@ -26,10 +28,10 @@ export class LocalEndpoint extends LabelItem {
   }
 }
 
-/** A known policy with the local endpoints it selects. */
-export class ActivePolicy {
+/** A policy of the cluster with the local endpoints that it selects. */
+export class IndexedPolicy {
   readonly endpoints = new Set<LocalEndpoint>();
-  /** Breaks ties between policies of one order. */
+  /** Determines the order of policies with equal `order`. */
   readonly sortKey: string;
   selector: PolicySelector;
   isActive = false;
@@ -45,25 +47,25 @@ export class ActivePolicy {
   }
 }
 
-/** Who wants to know which local endpoints a selector of its own selects. */
+/** Receives the local endpoints that a selector passed to `addSelection` selects. */
 export interface SelectionListener {
-  onSelected(selector: string, endpoint: EndpointKey): void;
-  onDeselected(selector: string, endpoint: EndpointKey): void;
+  onSelected(selector: ParsedSelector, endpoint: EndpointKey): void;
+  onDeselected(selector: ParsedSelector, endpoint: EndpointKey): void;
 }
 
 class PolicySelector extends SelectorEntry {
-  readonly policies = new Set<ActivePolicy>();
+  readonly policies = new Set<IndexedPolicy>();
   readonly listeners = new Set<SelectionListener>();
 }
 
 export interface ActiveRulesListener {
-  onPolicyActive(policy: ActivePolicy): void;
-  onPolicyInactive(policy: ActivePolicy): void;
+  onPolicyActive(policy: IndexedPolicy): void;
+  onPolicyInactive(policy: IndexedPolicy): void;
   onProfileActive(name: string, rules: ProfileRules): void;
   onProfileInactive(name: string): void;
-  /** The policies of the endpoint, or what orders them, changed. */
+  /** The endpoint's policies, or their order, changed. */
   onEndpointPoliciesChanged(endpoint: LocalEndpoint): void;
-  /** An endpoint lists a profile that is not there. */
+  /** A local endpoint lists a profile that does not exist. */
   onProfileMissing(name: string): void;
 }
 
@@ -71,29 +73,29 @@ const DENY_ALL: ProfileRules = {
   inboundRules: [{ action: "deny", source: {}, destination: {} }],
   outboundRules: [{ action: "deny", source: {}, destination: {} }],
 };
-const NEEDED_EVERYWHERE = "AssumeNeededOnEveryNode";
+const NEEDED_ON_EVERY_NODE = "AssumeNeededOnEveryNode";
 
 export class ActiveRules {
   readonly #index: LabelIndex<LocalEndpoint, PolicySelector>;
   readonly #endpoints = new Map<string, LocalEndpoint>();
-  readonly #policies = new Map<string, ActivePolicy>();
+  readonly #policies = new Map<string, IndexedPolicy>();
   readonly #profiles = new Map<string, ProfileRules>();
-  /** Local endpoints that list the profile. */
+  /** The number of local endpoints that list the profile. */
   readonly #profileUsers = new Map<string, number>();
-  readonly #selectors = new Map<string, PolicySelector>();
+  readonly #selectors = new Map<ParsedSelector, PolicySelector>();
   readonly #listener: ActiveRulesListener;
   #activePolicies = 0;
 
   constructor(listener: ActiveRulesListener) {
     this.#listener = listener;
     this.#index = new LabelIndex({
-      onMatchStarted: (selector, endpoint) => {
-        for (const policy of selector.policies) this.#startMatch(policy, endpoint);
-        for (const each of selector.listeners) each.onSelected(selector.text, endpoint.key);
+      onMatchStarted: (entry, endpoint) => {
+        for (const policy of entry.policies) this.#startMatch(policy, endpoint);
+        for (const each of entry.listeners) each.onSelected(entry.selector, endpoint.key);
       },
-      onMatchStopped: (selector, endpoint) => {
-        for (const policy of selector.policies) this.#stopMatch(policy, endpoint);
-        for (const each of selector.listeners) each.onDeselected(selector.text, endpoint.key);
+      onMatchStopped: (entry, endpoint) => {
+        for (const policy of entry.policies) this.#stopMatch(policy, endpoint);
+        for (const each of entry.listeners) each.onDeselected(entry.selector, endpoint.key);
       },
     });
   }
@@ -143,9 +145,9 @@ export class ActiveRules {
     const id = policyKeyText(key);
     const known = this.#policies.get(id);
     if (known === undefined) {
-      const added = new ActivePolicy(id, key, policy, this.#selector(policy.selector));
+      const added = new IndexedPolicy(id, key, policy, this.#selectorEntry(policy.selector));
       this.#policies.set(id, added);
-      if (isNeededEverywhere(policy)) this.#activate(added);
+      if (isNeededOnEveryNode(policy)) this.#activate(added);
       this.#attach(added);
       return;
     }
@@ -153,16 +155,16 @@ export class ActiveRules {
     const before = known.policy;
     known.policy = policy;
     if (before.selector !== policy.selector) {
-      // Held active meanwhile, so that a policy that still selects somebody is never taken away in between.
+      // Marked active during the change, so that no removal is emitted if the policy still selects an endpoint.
       const wasActive = known.isActive;
       known.isActive = true;
       this.#detach(known);
-      known.selector = this.#selector(policy.selector);
+      known.selector = this.#selectorEntry(policy.selector);
       this.#attach(known);
       known.isActive = wasActive;
-    } else if (ordersDifferently(before, policy))
+    } else if (affectsPolicyLists(before, policy))
       for (const endpoint of known.endpoints) this.#listener.onEndpointPoliciesChanged(endpoint);
-    if (!isWanted(known)) this.#deactivate(known);
+    if (!isNeeded(known)) this.#deactivate(known);
     else this.#activate(known);
   }
 
@@ -181,81 +183,81 @@ export class ActiveRules {
     if (before === rules || (rules !== undefined && Bun.deepEquals(before, rules, true))) return;
     if (rules === undefined) this.#profiles.delete(name);
     else this.#profiles.set(name, rules);
-    if (this.#profileUsers.has(name)) this.#announceProfile(name);
+    if (this.#profileUsers.has(name)) this.#emitProfile(name);
   }
 
   setProfileLabels(name: string, labels: Labels | undefined): void {
     this.#index.setParentLabels(name, labels);
   }
 
-  /** Tells of every profile that is listed and missing: at the end of a resync, when the rest is known. */
+  /** Called at the end of a resync: before that, a missing profile may still arrive. */
   reportMissingProfiles(): void {
     for (const name of this.#profileUsers.keys()) if (!this.#profiles.has(name)) this.#listener.onProfileMissing(name);
   }
 
-  // --- selectors of others -------------------------------------------------------------------------------------
-  addSelection(text: string, listener: SelectionListener): void {
-    const selector = this.#selector(text);
-    selector.listeners.add(listener);
-    for (const endpoint of this.#index.matchesOf(selector)) listener.onSelected(text, endpoint.key);
+  // --- selectors of other parts of the graph -------------------------------------------------------------------
+  addSelection(selector: ParsedSelector, listener: SelectionListener): void {
+    const entry = this.#selectorEntry(selector);
+    entry.listeners.add(listener);
+    for (const endpoint of this.#index.matchesOf(entry)) listener.onSelected(selector, endpoint.key);
   }
 
-  removeSelection(text: string, listener: SelectionListener): void {
-    const selector = this.#selectors.get(text);
-    if (selector === undefined || !selector.listeners.delete(listener)) return;
-    for (const endpoint of this.#index.matchesOf(selector)) listener.onDeselected(text, endpoint.key);
-    this.#forget(selector);
+  removeSelection(selector: ParsedSelector, listener: SelectionListener): void {
+    const entry = this.#selectors.get(selector);
+    if (entry === undefined || !entry.listeners.delete(listener)) return;
+    for (const endpoint of this.#index.matchesOf(entry)) listener.onDeselected(selector, endpoint.key);
+    this.#removeUnusedSelector(entry);
   }
 
-  // --- inside --------------------------------------------------------------------------------------------------
-  #selector(text: string): PolicySelector {
-    let selector = this.#selectors.get(text);
-    if (selector !== undefined) return selector;
-    selector = new PolicySelector(text);
-    this.#selectors.set(text, selector);
-    this.#index.addSelector(selector);
-    return selector;
+  // --- internal ------------------------------------------------------------------------------------------------
+  #selectorEntry(selector: ParsedSelector): PolicySelector {
+    let entry = this.#selectors.get(selector);
+    if (entry !== undefined) return entry;
+    entry = new PolicySelector(selector);
+    this.#selectors.set(selector, entry);
+    this.#index.addSelector(entry);
+    return entry;
   }
 
-  #forget(selector: PolicySelector): void {
-    if (selector.policies.size > 0 || selector.listeners.size > 0) return;
-    this.#selectors.delete(selector.text);
-    this.#index.removeSelector(selector);
+  #removeUnusedSelector(entry: PolicySelector): void {
+    if (entry.policies.size > 0 || entry.listeners.size > 0) return;
+    this.#selectors.delete(entry.selector);
+    this.#index.removeSelector(entry);
   }
 
-  #attach(policy: ActivePolicy): void {
+  #attach(policy: IndexedPolicy): void {
     policy.selector.policies.add(policy);
     for (const endpoint of this.#index.matchesOf(policy.selector)) this.#startMatch(policy, endpoint);
   }
 
-  #detach(policy: ActivePolicy): void {
+  #detach(policy: IndexedPolicy): void {
     policy.selector.policies.delete(policy);
-    for (const endpoint of [...policy.endpoints]) this.#stopMatch(policy, endpoint, { keep: true });
-    this.#forget(policy.selector);
+    for (const endpoint of [...policy.endpoints]) this.#stopMatch(policy, endpoint, { keepActive: true });
+    this.#removeUnusedSelector(policy.selector);
   }
 
-  #startMatch(policy: ActivePolicy, endpoint: LocalEndpoint): void {
+  #startMatch(policy: IndexedPolicy, endpoint: LocalEndpoint): void {
     policy.endpoints.add(endpoint);
     endpoint.policies.add(policy);
     if (!policy.isActive) this.#activate(policy);
     this.#listener.onEndpointPoliciesChanged(endpoint);
   }
 
-  #stopMatch(policy: ActivePolicy, endpoint: LocalEndpoint, options?: { readonly keep: boolean }): void {
+  #stopMatch(policy: IndexedPolicy, endpoint: LocalEndpoint, options?: { readonly keepActive: boolean }): void {
     policy.endpoints.delete(endpoint);
     endpoint.policies.delete(policy);
     this.#listener.onEndpointPoliciesChanged(endpoint);
-    if (options?.keep !== true && !isWanted(policy)) this.#deactivate(policy);
+    if (options?.keepActive !== true && !isNeeded(policy)) this.#deactivate(policy);
   }
 
-  /** Also says a changed policy anew. */
-  #activate(policy: ActivePolicy): void {
+  /** Also emits an active policy again that has changed. */
+  #activate(policy: IndexedPolicy): void {
     if (!policy.isActive) this.#activePolicies++;
     policy.isActive = true;
     this.#listener.onPolicyActive(policy);
   }
 
-  #deactivate(policy: ActivePolicy): void {
+  #deactivate(policy: IndexedPolicy): void {
     if (!policy.isActive) return;
     this.#activePolicies--;
     policy.isActive = false;
@@ -266,7 +268,7 @@ export class ActiveRules {
     for (const name of after) {
       const users = this.#profileUsers.get(name) ?? 0;
       this.#profileUsers.set(name, users + 1);
-      if (users === 0) this.#announceProfile(name);
+      if (users === 0) this.#emitProfile(name);
     }
     for (const name of before) {
       const users = this.#profileUsers.get(name) ?? 0;
@@ -278,18 +280,20 @@ export class ActiveRules {
     }
   }
 
-  #announceProfile(name: string): void {
+  #emitProfile(name: string): void {
     const rules = this.#profiles.get(name);
     if (rules === undefined) this.#listener.onProfileMissing(name);
     this.#listener.onProfileActive(name, rules ?? DENY_ALL);
   }
 }
 
-const isNeededEverywhere = (policy: Policy): boolean => policy.performanceHints?.includes(NEEDED_EVERYWHERE) === true;
-const isWanted = (policy: ActivePolicy): boolean => policy.endpoints.size > 0 || isNeededEverywhere(policy.policy);
+/** The hint of a namespaced policy is ignored: its author must not decide which policies other nodes program. */
+const isNeededOnEveryNode = ({ namespace, performanceHints }: Policy): boolean =>
+  namespace === undefined && performanceHints?.includes(NEEDED_ON_EVERY_NODE) === true;
+const isNeeded = (policy: IndexedPolicy): boolean => policy.endpoints.size > 0 || isNeededOnEveryNode(policy.policy);
 
-/** Whether an endpoint's lists of policies can look different after the change. */
-function ordersDifferently(a: Policy, b: Policy): boolean {
+/** Returns true if the change can affect an endpoint's lists of policies. */
+function affectsPolicyLists(a: Policy, b: Policy): boolean {
   return (
     a.tier !== b.tier ||
     a.order !== b.order ||

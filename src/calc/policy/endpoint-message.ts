@@ -1,9 +1,9 @@
-// A local endpoint as the dataplane hears of it.
+// Creates the dataplane messages for local endpoints.
 import type { HostEndpoint, Labels, NatEntry, QosControls, WorkloadEndpoint } from "../../model/index.ts";
 import type { NatInfo, ProtoHostEndpoint, ProtoWorkloadEndpoint, QosPolicy } from "../messages.ts";
 import type { EndpointTiers } from "./tiers.ts";
 
-/** What other parts of the graph found out about a local workload. */
+/** Results of other parts of the graph for a local workload. */
 export interface ComputedEndpointData {
   readonly bgpPeer?: string;
   readonly isIstioAmbient?: boolean;
@@ -21,7 +21,7 @@ export function workloadMessage(
     egress: isLimited(qos?.egressBandwidth, qos?.egressPacketRate),
   };
   const { liveMigration } = computed;
-  const machine = virtualMachineName(labels);
+  const vmiName = virtualMachineName(labels);
   return {
     state: endpoint.state,
     name: endpoint.name,
@@ -34,14 +34,14 @@ export function workloadMessage(
     ipv6Nat: nats(endpoint.ipv6Nat),
     allowSpoofedSourcePrefixes: endpoint.allowSpoofedSourcePrefixes ?? [],
     annotations: endpoint.annotations ?? {},
-    ...(qos !== undefined && { qosControls: qos }),
-    ...(computed.bgpPeer !== undefined && { localBgpPeer: { bgpPeerName: computed.bgpPeer } }),
+    qosControls: qos,
+    localBgpPeer: computed.bgpPeer === undefined ? undefined : { bgpPeerName: computed.bgpPeer },
     ...((skipRedirect.ingress || skipRedirect.egress) && { skipRedirect }),
     qosPolicies: qosPolicies(qos),
     isIstioAmbient: computed.isIstioAmbient ?? false,
     liveMigrationRole: liveMigration?.role ?? "none",
-    ...(liveMigration !== undefined && { liveMigrationUid: liveMigration.uid }),
-    ...(machine !== undefined && { liveMigrationVmiName: machine }),
+    liveMigrationUid: liveMigration?.uid,
+    liveMigrationVmiName: vmiName,
   };
 }
 

@@ -1,16 +1,16 @@
-// Local endpoints with their policies in order. Works only on what changed, at flush, and says nothing before the first
-// complete picture: an endpoint with half of its policies would be open or closed by accident.
+// Emits local endpoints with their policies in order. At each flush, only changed endpoints are processed. Nothing is
+// emitted before the graph is in sync: an endpoint with only some of its policies could allow or deny the wrong traffic.
 import type { HostEndpoint, Tier, WorkloadEndpoint, WorkloadEndpointKey } from "../../model/index.ts";
 import { type EndpointKey, endpointKeyText } from "../ids.ts";
 import type { ProtoHostEndpoint, ProtoWorkloadEndpoint } from "../messages.ts";
-import type { ActivePolicy, LocalEndpoint } from "./active-rules.ts";
+import type { IndexedPolicy, LocalEndpoint } from "./active-rules.ts";
 import { type ComputedEndpointData, hostMessage, workloadMessage } from "./endpoint-message.ts";
-import { splitByPurpose, TierTable } from "./tiers.ts";
+import { splitByHook, TierTable } from "./tiers.ts";
 
 export interface PolicyResolverListener {
   onWorkloadEndpoint(key: WorkloadEndpointKey, endpoint: ProtoWorkloadEndpoint): void;
   onHostEndpoint(endpointId: string, endpoint: ProtoHostEndpoint): void;
-  onEndpointGone(key: EndpointKey): void;
+  onEndpointRemove(key: EndpointKey): void;
 }
 
 export class PolicyResolver {
@@ -51,7 +51,7 @@ export class PolicyResolver {
       if (some(endpoint.policies, (active) => active.policy.tier === name)) this.#dirty.set(endpoint.id, endpoint.key);
   }
 
-  /** What is given replaces what was known under that name; undefined forgets it. */
+  /** Merges `data` into the data of the endpoint. A field that is set to undefined is deleted. */
   setComputed(
     key: WorkloadEndpointKey,
     data: { readonly [K in keyof ComputedEndpointData]: ComputedEndpointData[K] | undefined },
@@ -65,18 +65,18 @@ export class PolicyResolver {
 
   flush(): void {
     if (!this.#isInSync) return;
-    for (const [id, key] of this.#dirty) this.#say(id, key);
+    for (const [id, key] of this.#dirty) this.#emit(id, key);
     this.#dirty.clear();
   }
 
-  #say(id: string, key: EndpointKey): void {
+  #emit(id: string, key: EndpointKey): void {
     const endpoint = this.#endpoints.endpoint(id);
     if (endpoint === undefined) {
-      this.#listener.onEndpointGone(key);
+      this.#listener.onEndpointRemove(key);
       return;
     }
-    const policies: ActivePolicy[] = [...endpoint.policies].sort(this.#tiers.comparePolicies);
-    const tiers = splitByPurpose(policies, this.#tiers);
+    const policies: IndexedPolicy[] = [...endpoint.policies].sort(this.#tiers.comparePolicies);
+    const tiers = splitByHook(policies, this.#tiers);
     if (key.type === "workloadEndpoint") {
       const value = endpoint.value as WorkloadEndpoint;
       this.#listener.onWorkloadEndpoint(key, workloadMessage(value, tiers, this.#computed.get(id) ?? {}));
@@ -84,8 +84,8 @@ export class PolicyResolver {
   }
 }
 
-function some<T>(things: Iterable<T>, test: (thing: T) => boolean): boolean {
-  for (const thing of things) if (test(thing)) return true;
+function some<T>(elements: Iterable<T>, test: (element: T) => boolean): boolean {
+  for (const element of elements) if (test(element)) return true;
   return false;
 }
 

@@ -1,8 +1,8 @@
-// The order of tiers and of policies within them, and an endpoint's policies as the lists the dataplane wants.
+// Orders tiers and the policies in them, and splits an endpoint's policies into the lists of the endpoint message.
 import type { Tier } from "../../model/index.ts";
 import { policyId } from "../ids.ts";
 import type { PolicyId, TierInfo } from "../messages.ts";
-import type { ActivePolicy } from "./active-rules.ts";
+import type { IndexedPolicy } from "./active-rules.ts";
 
 export class TierTable {
   readonly #tiers = new Map<string, Tier>();
@@ -18,7 +18,7 @@ export class TierTable {
     else this.#tiers.set(name, tier);
   }
 
-  /** Tiers that exist before those that are only named; then by order, none last; then by name. */
+  /** Existing tiers first, then tiers that only policies refer to; then by `order`, undefined last; then by name. */
   readonly compare = (a: string, b: string): number => {
     if (a === b) return 0;
     const tierA = this.#tiers.get(a);
@@ -27,12 +27,12 @@ export class TierTable {
     return compareOrders(tierA?.order, tierB?.order) || (a < b ? -1 : 1);
   };
 
-  readonly comparePolicies = (a: ActivePolicy, b: ActivePolicy): number =>
+  readonly comparePolicies = (a: IndexedPolicy, b: IndexedPolicy): number =>
     this.compare(a.policy.tier, b.policy.tier) ||
     compareOrders(a.policy.order, b.policy.order) ||
     (a.sortKey < b.sortKey ? -1 : a.sortKey > b.sortKey ? 1 : 0);
 
-  /** What happens to traffic that no policy of the tier decided. A tier nobody knows closes. */
+  /** Returns the action for traffic that no policy of the tier decides: Deny if the tier does not exist. */
   defaultAction(name: string): "Deny" | "Pass" {
     return this.#tiers.get(name)?.defaultAction ?? "Deny";
   }
@@ -52,8 +52,8 @@ export interface EndpointTiers {
   readonly forward: readonly TierInfo[];
 }
 
-/** @param policies in order */
-export function splitByPurpose(policies: readonly ActivePolicy[], tiers: TierTable): EndpointTiers {
+/** @param policies sorted with `comparePolicies` */
+export function splitByHook(policies: readonly IndexedPolicy[], tiers: TierTable): EndpointTiers {
   const normal = new TierList();
   const untracked = new TierList();
   const preDnat = new TierList();
@@ -74,13 +74,13 @@ export function splitByPurpose(policies: readonly ActivePolicy[], tiers: TierTab
   return { normal: normal.tiers, untracked: untracked.tiers, preDnat: preDnat.tiers, forward: forward.tiers };
 }
 
-interface GrowingTier extends TierInfo {
+interface TierInfoBuilder extends TierInfo {
   readonly ingressPolicies: PolicyId[];
   readonly egressPolicies: PolicyId[];
 }
 
 class TierList {
-  readonly tiers: GrowingTier[] = [];
+  readonly tiers: TierInfoBuilder[] = [];
 
   add(name: string, defaultAction: "Deny" | "Pass", id: PolicyId, ingress: boolean, egress: boolean): void {
     if (!ingress && !egress) return;

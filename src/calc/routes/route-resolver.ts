@@ -1,5 +1,6 @@
-// Where each prefix of the cluster lives: which node, behind which kind of pool, and what it is to us. Pools, blocks,
-// nodes and workloads each add what they know about a prefix; the answer is read off the prefix and all that enclose it.
+// Calculates a route for each prefix of the cluster: its node, the kind of its pool, and whether it is local. Pools,
+// blocks, nodes and workloads each add facts about a prefix. The route follows from the facts about the prefix and about
+// all prefixes that enclose it.
 import {
   addressPlus,
   type Cidr,
@@ -11,21 +12,20 @@ import {
   type IpVersion,
   ipVersion,
   maskCidr,
-  tryParseNetwork,
-} from "../../lib/ip.ts";
-import type { Block, Pool, Resource, WorkloadEndpoint } from "../../model/index.ts";
+} from "../../lib/ip/ip.ts";
+import { type Block, type Node, type Pool, tunnelAddresses, type WorkloadEndpoint } from "../../model/index.ts";
+import { nodeAddress } from "../cluster/node-address.ts";
 import { ROUTE_TYPE, type RouteUpdate } from "../messages.ts";
-import { addressOf, nodeAddress, type NodeSpec, specOf } from "../resources.ts";
 import { type RefType, RouteTable } from "./route-table.ts";
 
 export interface RouteListener {
-  onRoute(route: RouteUpdate): void;
-  onRouteGone(dst: Cidr): void;
+  onRouteUpdate(route: RouteUpdate): void;
+  onRouteRemove(dst: Cidr): void;
 }
 
 interface NodeFacts {
   readonly address: Readonly<Record<IpVersion, IpNetwork | undefined>>;
-  /** Every address the node bears, as prefixes. */
+  /** All addresses of the node, as prefixes. */
   readonly hosts: readonly Cidr[];
   readonly tunnels: readonly { readonly cidr: Cidr; readonly type: RefType }[];
 }
@@ -35,11 +35,11 @@ export class RouteResolver {
   readonly #listener: RouteListener;
   readonly #table = new RouteTable();
   readonly #nodes = new Map<string, NodeFacts>();
-  /** The routes each block gives, by prefix. */
+  /** By block: the node of each of its routes, by prefix. */
   readonly #blocks = new Map<Cidr, ReadonlyMap<Cidr, string>>();
-  /** What all blocks say about a prefix; two may, while addresses move. The least name counts. */
-  readonly #blockClaims = new Map<Cidr, string[]>();
-  readonly #workloads = new Map<string, readonly Cidr[]>();
+  /** Sorted nodes of a prefix according to all blocks. While an address moves there may be two; the first one is used. */
+  readonly #blockNodes = new Map<Cidr, string[]>();
+  readonly #workloadNets = new Map<string, readonly Cidr[]>();
 
   constructor(host: string, listener: RouteListener) {
     this.#host = host;
@@ -53,25 +53,25 @@ export class RouteResolver {
   setBlock(cidr: Cidr, block: Block | undefined): void {
     const before = this.#blocks.get(cidr) ?? new Map<Cidr, string>();
     const routes = block === undefined ? new Map<Cidr, string>() : routesOfBlock(block);
-    for (const [dst, node] of routes) if (before.get(dst) !== node) this.#claim(dst, node, before.get(dst));
-    for (const [dst, node] of before) if (!routes.has(dst)) this.#claim(dst, undefined, node);
+    for (const [dst, node] of routes) if (before.get(dst) !== node) this.#updateBlockNode(dst, node, before.get(dst));
+    for (const [dst, node] of before) if (!routes.has(dst)) this.#updateBlockNode(dst, undefined, node);
     if (routes.size === 0) this.#blocks.delete(cidr);
     else this.#blocks.set(cidr, routes);
   }
 
   setWorkload(id: string, node: string, endpoint: WorkloadEndpoint | undefined): void {
-    const before = this.#workloads.get(id) ?? [];
+    const before = this.#workloadNets.get(id) ?? [];
     const cidrs = endpoint === undefined ? [] : [...endpoint.ipv4Nets, ...endpoint.ipv6Nets];
     if (cidrs.length === before.length && cidrs.every((cidr, i) => cidr === before[i])) return;
     for (const cidr of cidrs) this.#table.addRef(cidr, node, "workload");
     for (const cidr of before) this.#table.removeRef(cidr, node, "workload");
-    if (cidrs.length === 0) this.#workloads.delete(id);
-    else this.#workloads.set(id, cidrs);
+    if (cidrs.length === 0) this.#workloadNets.delete(id);
+    else this.#workloadNets.set(id, cidrs);
   }
 
-  setNode(name: string, resource: Resource | undefined): void {
+  setNode(name: string, node: Node | undefined): void {
     const before = this.#nodes.get(name);
-    const after = resource === undefined ? undefined : nodeFacts(specOf<NodeSpec>(resource));
+    const after = node === undefined ? undefined : nodeFacts(node);
     if (Bun.deepEquals(before, after, true)) return;
     for (const { cidr, type } of after?.tunnels ?? []) this.#table.addRef(cidr, name, type);
     for (const { cidr, type } of before?.tunnels ?? []) this.#table.removeRef(cidr, name, type);
@@ -79,7 +79,7 @@ export class RouteResolver {
     for (const cidr of after?.hosts ?? []) this.#table.addHost(cidr, name);
     if (after === undefined) this.#nodes.delete(name);
     else this.#nodes.set(name, after);
-    // Our own subnet decides for every route whether its node is a neighbour.
+    // This host's own subnet determines for every route whether its node is in the same subnet.
     if (name === this.#host) this.#table.markAll();
     else this.#table.markNode(name);
   }
@@ -88,10 +88,10 @@ export class RouteResolver {
     for (const cidr of this.#table.takeDirty()) {
       const facts = this.#table.get(cidr);
       if (facts === undefined) continue;
-      const route = facts.isRoute && !isUnspecified(cidr) ? this.#routeTo(cidr) : undefined;
+      const route = facts.hasFacts && !isUnspecified(cidr) ? this.#routeTo(cidr) : undefined;
       if (route !== undefined && Bun.deepEquals(route, facts.sent, true)) continue;
-      if (route !== undefined) this.#listener.onRoute(route);
-      else if (facts.sent !== undefined) this.#listener.onRouteGone(cidr);
+      if (route !== undefined) this.#listener.onRouteUpdate(route);
+      else if (facts.sent !== undefined) this.#listener.onRouteRemove(cidr);
       this.#table.setSent(facts, route);
     }
   }
@@ -104,7 +104,7 @@ export class RouteResolver {
     let node = "";
     let owner: string | undefined; // of the innermost block so far
     let ownerCidr: Cidr | undefined;
-    let ownerTypes = 0; // of all blocks around: what is lent belongs to both sides
+    let ownerTypes = 0; // of all enclosing blocks: a borrowed address counts for the lender and the borrower
     let borrowed = false;
     let localWorkload = false;
     let tunnelType: RouteUpdate["tunnelType"];
@@ -151,7 +151,7 @@ export class RouteResolver {
       dst: cidr,
       dstNodeName: node,
       dstNodeIp: this.#nodes.get(node)?.address[version]?.address ?? "",
-      sameSubnet: crossSubnet && this.#isNeighbour(node, version),
+      sameSubnet: crossSubnet && this.#isSameSubnet(node, version),
       natOutgoing,
       localWorkload,
       borrowed,
@@ -159,22 +159,22 @@ export class RouteResolver {
     };
   }
 
-  /** Whether the node's address lies in the subnet of ours. */
-  #isNeighbour(node: string, version: IpVersion): boolean {
-    const ours = this.#nodes.get(this.#host)?.address[version];
-    const theirs = this.#nodes.get(node)?.address[version];
-    if (ours === undefined || theirs === undefined) return false;
-    return cidrContains(maskCidr(ours.address, ours.length), theirs.address);
+  /** Returns true if the node's address lies in the subnet of this host's address. */
+  #isSameSubnet(node: string, version: IpVersion): boolean {
+    const own = this.#nodes.get(this.#host)?.address[version];
+    const other = this.#nodes.get(node)?.address[version];
+    if (own === undefined || other === undefined) return false;
+    return cidrContains(maskCidr(own.address, own.length), other.address);
   }
 
-  #claim(dst: Cidr, node: string | undefined, before: string | undefined): void {
-    const claims = (this.#blockClaims.get(dst) ?? []).slice();
-    if (before !== undefined) claims.splice(claims.indexOf(before), 1);
-    if (node !== undefined) claims.push(node);
-    claims.sort();
-    if (claims.length === 0) this.#blockClaims.delete(dst);
-    else this.#blockClaims.set(dst, claims);
-    this.#table.setBlockNode(dst, claims[0]);
+  #updateBlockNode(dst: Cidr, node: string | undefined, before: string | undefined): void {
+    const nodes = (this.#blockNodes.get(dst) ?? []).slice();
+    if (before !== undefined) nodes.splice(nodes.indexOf(before), 1);
+    if (node !== undefined) nodes.push(node);
+    nodes.sort();
+    if (nodes.length === 0) this.#blockNodes.delete(dst);
+    else this.#blockNodes.set(dst, nodes);
+    this.#table.setBlockNode(dst, nodes[0]);
   }
 }
 
@@ -194,7 +194,7 @@ function poolFacts(pool: Pool): { type: RouteUpdate["poolType"]; natOutgoing: bo
   };
 }
 
-/** The block itself, at the node it belongs to, and each address that another node holds. */
+/** Returns a route for the block, to the node of its affinity, and one for each address that another node borrowed. */
 function routesOfBlock(block: Block): Map<Cidr, string> {
   const routes = new Map<Cidr, string>();
   const host = block.affinity?.startsWith("host:") === true ? block.affinity.slice("host:".length) : undefined;
@@ -208,25 +208,15 @@ function routesOfBlock(block: Block): Map<Cidr, string> {
   return routes;
 }
 
-function nodeFacts(spec: NodeSpec): NodeFacts | undefined {
-  // A node with any BGP address is known by those alone.
-  const named = (spec.bgp?.ipv4Address ?? "") !== "" || (spec.bgp?.ipv6Address ?? "") !== "";
-  const known = named && spec.bgp !== undefined ? { bgp: spec.bgp } : spec;
-  const address = { 4: nodeAddress(known, 4), 6: nodeAddress(known, 6) };
+function nodeFacts(node: Node): NodeFacts | undefined {
+  // If the node has a BGP address of either family, only its BGP addresses are used.
+  const hasBgpAddress = node.networks[4] !== undefined || node.networks[6] !== undefined;
+  const address = hasBgpAddress ? node.networks : { 4: nodeAddress(node, 4), 6: nodeAddress(node, 6) };
   if (address[4] === undefined && address[6] === undefined) return undefined;
-  const listed = (spec.addresses ?? []).map((entry) => tryParseNetwork(entry.address)?.address);
+  const listed = node.addresses.map(({ network }) => network.address);
   const own = [address[4]?.address, address[6]?.address, ...listed].filter((each) => each !== undefined);
   const hosts = [...new Set<IpAddress>(own)].filter((each) => each !== "0.0.0.0" && each !== "::").sort();
-  const tunnels: { cidr: Cidr; type: RefType }[] = [];
-  const tunnel = (type: RefType, text: string | undefined) => {
-    const end = addressOf(text);
-    if (end !== undefined) tunnels.push({ cidr: hostCidr(end), type });
-  };
-  tunnel("ipip", spec.bgp?.ipv4IPIPTunnelAddr);
-  tunnel("vxlan", spec.ipv4VXLANTunnelAddr);
-  tunnel("vxlan", spec.ipv6VXLANTunnelAddr);
-  tunnel("wireguard", spec.wireguard?.interfaceIPv4Address);
-  tunnel("wireguard", spec.wireguard?.interfaceIPv6Address);
+  const tunnels = tunnelAddresses(node).map(({ type, address: end }) => ({ cidr: hostCidr(end), type }));
   return { address, hosts: hosts.map(hostCidr), tunnels };
 }
 

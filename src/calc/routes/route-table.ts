@@ -1,7 +1,7 @@
-// Everything known about each prefix: pools, block owners, host addresses, and the workloads and tunnels that use it.
-// Remembers which prefixes may have a new answer.
-import { type Cidr, type IpVersion, ipVersion } from "../../lib/ip.ts";
-import { PrefixTrie } from "../../lib/prefix-trie.ts";
+// Stores the facts about each prefix: its pool, the owner of its block, and the hosts, workloads and tunnels that use it.
+// Records the dirty prefixes, whose route must be calculated again.
+import { type Cidr, type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
+import { PrefixTrie } from "../../lib/ip/prefix-trie.ts";
 import type { RoutePoolType, RouteUpdate } from "../messages.ts";
 
 export interface PoolFacts {
@@ -9,7 +9,7 @@ export interface PoolFacts {
   readonly natOutgoing: boolean;
   readonly crossSubnet: boolean;
 }
-/** In the order in which they are preferred. */
+/** In order of preference. */
 const REF_TYPES = ["workload", "wireguard", "ipip", "vxlan"] as const;
 export type RefType = (typeof REF_TYPES)[number];
 export interface Ref {
@@ -20,9 +20,9 @@ export interface Ref {
 
 class RouteFacts {
   pool: PoolFacts | undefined;
-  /** Owner according to IPAM. */
+  /** The node that owns the prefix according to IPAM. */
   blockNode: string | undefined;
-  /** Nodes that bear this address, sorted. */
+  /** Nodes that have this address, sorted. */
   hosts: readonly string[] = [];
   /** Sorted by node, then type. */
   refs: readonly Ref[] = [];
@@ -30,8 +30,8 @@ class RouteFacts {
 
   constructor(readonly cidr: Cidr) {}
 
-  /** Whether there is anything to tell the dataplane. */
-  get isRoute(): boolean {
+  /** False if no fact is left: the route must be removed. */
+  get hasFacts(): boolean {
     return this.pool !== undefined || this.blockNode !== undefined || this.hosts.length > 0 || this.refs.length > 0;
   }
 }
@@ -41,10 +41,11 @@ export class RouteTable {
     4: new PrefixTrie(),
     6: new PrefixTrie(),
   };
-  readonly #byNode = new Map<string, Map<Cidr, number>>();
+  /** Prefixes that refer to a node, with the number of references, by node. */
+  readonly #referenceCountsByNode = new Map<string, Map<Cidr, number>>();
   readonly #dirty = new Set<Cidr>();
 
-  /** The prefixes marked since the last call. */
+  /** Returns the prefixes that became dirty since the last call. */
   takeDirty(): readonly Cidr[] {
     const dirty = [...this.#dirty];
     this.#dirty.clear();
@@ -54,13 +55,13 @@ export class RouteTable {
   get(cidr: Cidr): RouteFacts | undefined {
     return this.#trie(cidr).get(cidr);
   }
-  /** From the widest to the prefix itself. */
+  /** Yields the facts of all enclosing prefixes, from the widest to the prefix itself. */
   *enclosing(cidr: Cidr): Iterable<RouteFacts> {
     for (const [, facts] of this.#trie(cidr).covering(cidr)) yield facts;
   }
 
   markNode(node: string): void {
-    for (const cidr of this.#byNode.get(node)?.keys() ?? []) this.#dirty.add(cidr);
+    for (const cidr of this.#referenceCountsByNode.get(node)?.keys() ?? []) this.#dirty.add(cidr);
   }
   markAll(): void {
     for (const trie of Object.values(this.#tries)) for (const [cidr] of trie.entries()) this.#dirty.add(cidr);
@@ -104,14 +105,14 @@ export class RouteTable {
     this.#unlink(node, cidr);
     this.#change(cidr, (facts) => {
       const known = facts.refs.find((ref) => ref.node === node && ref.type === type);
-      if (known === undefined) throw new Error(`no ${type} of ${node} at ${cidr}`);
+      if (known === undefined) throw new Error(`${cidr} has no ${type} reference to node ${node}`);
       if (--known.count === 0) facts.refs = facts.refs.filter((ref) => ref !== known);
     });
   }
 
   setSent(facts: RouteFacts, sent: RouteUpdate | undefined): void {
     facts.sent = sent;
-    if (sent === undefined && !facts.isRoute) this.#trie(facts.cidr).delete(facts.cidr);
+    if (sent === undefined && !facts.hasFacts) this.#trie(facts.cidr).delete(facts.cidr);
   }
 
   #change(cidr: Cidr, change: (facts: RouteFacts) => void): void {
@@ -127,18 +128,18 @@ export class RouteTable {
   }
 
   #link(node: string, cidr: Cidr): void {
-    let routes = this.#byNode.get(node);
-    if (routes === undefined) this.#byNode.set(node, (routes = new Map()));
+    let routes = this.#referenceCountsByNode.get(node);
+    if (routes === undefined) this.#referenceCountsByNode.set(node, (routes = new Map()));
     routes.set(cidr, (routes.get(cidr) ?? 0) + 1);
   }
 
   #unlink(node: string, cidr: Cidr): void {
-    const routes = this.#byNode.get(node);
+    const routes = this.#referenceCountsByNode.get(node);
     const count = routes?.get(cidr);
-    if (routes === undefined || count === undefined) throw new Error(`${node} has no route ${cidr}`);
+    if (routes === undefined || count === undefined) throw new Error(`${cidr} has no reference to node ${node}`);
     if (count > 1) routes.set(cidr, count - 1);
     else if (routes.size > 1) routes.delete(cidr);
-    else this.#byNode.delete(node);
+    else this.#referenceCountsByNode.delete(node);
   }
 
   #trie(cidr: Cidr): PrefixTrie<RouteFacts> {

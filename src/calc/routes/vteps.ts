@@ -1,14 +1,13 @@
-// The VXLAN tunnel endpoint of each node: its tunnel address, the MAC that goes with it, and the node's own address.
-import type { IpVersion } from "../../lib/ip.ts";
-import { isAddress, isMac, type Resource } from "../../model/index.ts";
+// Emits the VXLAN tunnel endpoint (VTEP) of each node: tunnel address, MAC address, and the node's own address.
+import type { IpVersion } from "../../lib/ip/ip.ts";
+import { felixSettingValue, type Node } from "../../model/index.ts";
 import type { DataplaneMessage } from "../messages.ts";
-import { addressOf, type NodeSpec, specOf } from "../resources.ts";
 
 export type VtepUpdate = Extract<DataplaneMessage, { readonly type: "vtepUpdate" }>;
 
 export interface VtepListener {
-  onVtep(vtep: VtepUpdate): void;
-  onVtepGone(node: string): void;
+  onVtepUpdate(vtep: VtepUpdate): void;
+  onVtepRemove(node: string): void;
 }
 
 interface Family {
@@ -18,39 +17,39 @@ interface Family {
 }
 type NodeState = Readonly<Record<IpVersion, Family>>;
 
-/** Names of the host's settings that hold tunnel addresses. */
-const SETTINGS: ReadonlyMap<string, { readonly version: IpVersion; readonly field: "tunnel" | "mac" }> = new Map([
-  ["IPv4VXLANTunnelAddr", { version: 4, field: "tunnel" }],
-  ["VXLANTunnelMACAddr", { version: 4, field: "mac" }],
-  ["IPv6VXLANTunnelAddr", { version: 6, field: "tunnel" }],
-  ["VXLANTunnelMACAddrV6", { version: 6, field: "mac" }],
-] as const);
+/** Host settings that contain the IP and MAC addresses of the VXLAN device. */
+const TUNNEL_SETTINGS = {
+  IPv4VXLANTunnelAddr: { version: 4, field: "tunnel" },
+  VXLANTunnelMACAddr: { version: 4, field: "mac" },
+  IPv6VXLANTunnelAddr: { version: 6, field: "tunnel" },
+  VXLANTunnelMACAddrV6: { version: 6, field: "mac" },
+} as const;
+const isTunnelSetting = (name: string): name is keyof typeof TUNNEL_SETTINGS => Object.hasOwn(TUNNEL_SETTINGS, name);
 
 export class VtepResolver {
   readonly #nodes = new Map<string, NodeState>();
-  readonly #said = new Map<string, VtepUpdate>();
+  readonly #emitted = new Map<string, VtepUpdate>();
   readonly #listener: VtepListener;
 
   constructor(listener: VtepListener) {
     this.#listener = listener;
   }
 
-  setNode(name: string, resource: Resource | undefined): void {
-    const bgp = resource === undefined ? undefined : specOf<NodeSpec>(resource).bgp;
+  setNode(name: string, node: Node | undefined): void {
     const state = this.#state(name);
-    set(state[4], "address", addressOf(bgp?.ipv4Address));
-    set(state[6], "address", addressOf(bgp?.ipv6Address));
-    this.#say(name, state);
+    set(state[4], "address", node?.networks[4]?.address);
+    set(state[6], "address", node?.networks[6]?.address);
+    this.#emit(name, state);
   }
 
   setHostConfig(host: string, name: string, value: string | undefined): void {
-    const setting = SETTINGS.get(name);
-    if (setting === undefined) return;
+    if (!isTunnelSetting(name)) return;
+    const { version, field } = TUNNEL_SETTINGS[name];
     const state = this.#state(host);
-    // Settings are any text; one host's must not be what all others fail to write.
-    const isGood = setting.field === "mac" ? isMac : (text: string) => isAddress(text, setting.version);
-    set(state[setting.version], setting.field, value !== undefined && isGood(value) ? value : undefined);
-    this.#say(host, state);
+    // An invalid value is ignored. Otherwise it would cause errors on other hosts when they write neighbour entries.
+    const parsed = felixSettingValue(name, value);
+    set(state[version], field, parsed === "" ? undefined : parsed);
+    this.#emit(host, state);
   }
 
   #state(name: string): NodeState {
@@ -59,17 +58,18 @@ export class VtepResolver {
     return state;
   }
 
-  #say(node: string, state: NodeState): void {
-    const known = (version: IpVersion) => state[version].address !== undefined && state[version].tunnel !== undefined;
-    if (!known(4) && !known(6)) {
-      if (this.#said.delete(node)) this.#listener.onVtepGone(node);
+  #emit(node: string, state: NodeState): void {
+    const isComplete = (version: IpVersion) =>
+      state[version].address !== undefined && state[version].tunnel !== undefined;
+    if (!isComplete(4) && !isComplete(6)) {
+      if (this.#emitted.delete(node)) this.#listener.onVtepRemove(node);
       if (Object.keys({ ...state[4], ...state[6] }).length === 0) this.#nodes.delete(node);
       return;
     }
     const of = (version: IpVersion) => ({
-      mac: known(version) ? (state[version].mac ?? defaultMac(node, version)) : "",
-      tunnel: known(version) ? (state[version].tunnel ?? "") : "",
-      address: known(version) ? (state[version].address ?? "") : "",
+      mac: isComplete(version) ? (state[version].mac ?? defaultMac(node, version)) : "",
+      tunnel: isComplete(version) ? (state[version].tunnel ?? "") : "",
+      address: isComplete(version) ? (state[version].address ?? "") : "",
     });
     const v4 = of(4);
     const v6 = of(6);
@@ -83,13 +83,13 @@ export class VtepResolver {
       ipv6Addr: v6.tunnel,
       parentDeviceIpv6: v6.address,
     };
-    if (Bun.deepEquals(this.#said.get(node), vtep, true)) return;
-    this.#said.set(node, vtep);
-    this.#listener.onVtep(vtep);
+    if (Bun.deepEquals(this.#emitted.get(node), vtep, true)) return;
+    this.#emitted.set(node, vtep);
+    this.#listener.onVtepUpdate(vtep);
   }
 }
 
-/** The MAC every host computes alike for a node that has none set. */
+/** Returns the MAC address of a node without a configured one. All hosts, Calico's included, compute the same address. */
 export function defaultMac(node: string, version: IpVersion): string {
   const name = version === 4 ? node : `${node}-v6`;
   const hash = new Bun.CryptoHasher("sha1").update(name).digest();

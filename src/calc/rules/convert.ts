@@ -1,22 +1,22 @@
-// Rules as users wrote them become rules over IP sets: selectors, named ports and services turn into sets, everything
-// else is handed through.
+// Converts rules of the datastore to rules that refer to IP sets: selectors, named ports and services become IP sets, all
+// other fields are copied.
 import {
   ALL_SELECTOR,
-  parseSelector,
+  conjunction,
+  negate,
+  ParsedSelector,
   type Rule,
   type RulePort,
   type RuleProtocol,
   type RuleSide,
 } from "../../model/index.ts";
-import { type IpSetSpec, type NamedPortProtocol, namedPortSets, serviceSet } from "../ipsets/ip-set.ts";
+import { type IpSetSpec, type NamedPortProtocol, namedPortSet, selectorSet, serviceSet } from "../ipsets/ip-set.ts";
 import type { PortRange, ProtoProtocol, ProtoRule, RuleOriginals } from "../messages.ts";
-import type { SelectorSets } from "./selector-sets.ts";
 
 const NONE: readonly never[] = [];
 
 export interface ConversionContext {
-  readonly selectorSets: SelectorSets;
-  /** Notes a set the rule needs and gives back its ID. */
+  /** Records that the rule needs the set, and returns the set's ID. */
   use(set: IpSetSpec): string;
 }
 
@@ -74,30 +74,33 @@ interface ConvertedSide {
 }
 
 function convertSide(side: RuleSide, protocol: NamedPortProtocol, context: ConversionContext): ConvertedSide {
-  const { selector: positive = "", notSelector: negative = "" } = side;
+  const { selector: positive, notSelector: negative } = side;
   const ports = splitPorts(side.ports);
   const notPorts = splitPorts(side.notPorts);
-  // A negation stands alone only where nothing positive does: then it must match addresses nobody knows, too.
-  const selector = positive === "" ? "" : negative === "" ? positive : `(${positive}) && (!(${negative}))`;
-  const use = (text: string) => context.use(context.selectorSets.get(text));
+  // A negated selector is merged into the positive one. Alone it becomes a negated set match, because it must also match
+  // addresses outside the cluster.
+  const selector = positive === undefined || negative === undefined ? positive : excluding(positive, negative);
   const named = (names: readonly string[]) => {
     if (names.length === 0) return NONE;
-    // Read once: a rule may have thousands of names beside a selector of a megabyte.
-    const setOf = namedPortSets(selector === "" ? ALL_SELECTOR : parseSelector(selector), protocol);
-    return names.map((name) => context.use(setOf(name)));
+    const selected = selector ?? ParsedSelector.of(ALL_SELECTOR);
+    return names.map((name) => context.use(namedPortSet(selected, protocol, name)));
   };
   const namedPortSetIds = named(ports.names);
-  // The sets of named ports hold only what the selector selects; beside numeric ports the selector must speak itself.
+  // A named-port set contains only selected endpoints, so the selector needs no set of its own. With numeric ports it does,
+  // because a packet may match a number instead of a name.
   const isImplied = namedPortSetIds.length > 0 && ports.ranges.length === 0;
   return {
     ports: ports.ranges,
     notPorts: notPorts.ranges,
-    setIds: selector === "" || isImplied ? NONE : [use(selector)],
-    notSetIds: positive !== "" || negative === "" ? NONE : [use(negative)],
+    setIds: selector === undefined || isImplied ? NONE : [context.use(selectorSet(selector))],
+    notSetIds: positive !== undefined || negative === undefined ? NONE : [context.use(selectorSet(negative))],
     namedPortSetIds,
     notNamedPortSetIds: named(notPorts.names),
   };
 }
+
+const excluding = (positive: ParsedSelector, negative: ParsedSelector): ParsedSelector =>
+  ParsedSelector.of(conjunction([positive.tree, negate(negative.tree)]));
 
 function splitPorts(ports: readonly RulePort[] = NONE): {
   readonly ranges: readonly PortRange[];
@@ -120,12 +123,12 @@ function originals(source: RuleSide, destination: RuleSide): RuleOriginals {
   if (from === undefined && to === undefined && fromService === undefined && toService === undefined)
     return NO_ORIGINALS;
   const all: Draft<RuleOriginals> = {};
-  if (isGiven(from?.selector)) all.srcSelector = from.selector;
-  if (isGiven(to?.selector)) all.dstSelector = to.selector;
-  if (isGiven(from?.namespaceSelector)) all.srcNamespaceSelector = from.namespaceSelector;
-  if (isGiven(to?.namespaceSelector)) all.dstNamespaceSelector = to.namespaceSelector;
-  if (isGiven(from?.notSelector)) all.notSrcSelector = from.notSelector;
-  if (isGiven(to?.notSelector)) all.notDstSelector = to.notSelector;
+  if (isNonEmpty(from?.selector)) all.srcSelector = from.selector;
+  if (isNonEmpty(to?.selector)) all.dstSelector = to.selector;
+  if (isNonEmpty(from?.namespaceSelector)) all.srcNamespaceSelector = from.namespaceSelector;
+  if (isNonEmpty(to?.namespaceSelector)) all.dstNamespaceSelector = to.namespaceSelector;
+  if (isNonEmpty(from?.notSelector)) all.notSrcSelector = from.notSelector;
+  if (isNonEmpty(to?.notSelector)) all.notDstSelector = to.notSelector;
   const fromAccounts = serviceAccounts(from);
   const toAccounts = serviceAccounts(to);
   if (fromAccounts !== undefined) all.srcServiceAccount = fromAccounts;
@@ -135,7 +138,7 @@ function originals(source: RuleSide, destination: RuleSide): RuleOriginals {
   return all;
 }
 
-const isGiven = (text: string | undefined): text is string => text !== undefined && text !== "";
+const isNonEmpty = (text: string | undefined): text is string => text !== undefined && text !== "";
 
 function serviceAccounts(of: RuleSide["original"]): RuleOriginals["srcServiceAccount"] {
   const { serviceAccountNames: names = NONE, serviceAccountSelector: selector = "" } = of ?? {};

@@ -1,18 +1,19 @@
-// A rule's name follows from what it says and from the rules before it: each hash takes in the one before.
-import { ProtoWriter } from "../../lib/protobuf.ts";
+// Assigns rule IDs. As in Calico, the ID of a rule is a hash of its content and of the previous rule's hash, so it depends
+// on all preceding rules of the same list.
+import { ProtoWriter } from "../../lib/encoding/protobuf.ts";
 import type { ProtoRule } from "../messages.ts";
 import { writeRule } from "../wire/rule.ts";
 
-/** Sixteen characters. */
+/** 16 characters in base64. */
 const ID_BYTES = 12;
-const writer = new ProtoWriter(); // scratch space: used and copied within one call
+const writer = new ProtoWriter(); // reused; its content is valid only within one call
 
 /**
- * Gives the rules their names.
- * @param rules just made, nobody else's yet
- * @param seed tells apart equal rules of different owners and directions
+ * Sets the `ruleId` of each rule, in place.
+ * @param rules not yet shared with other code
+ * @param seed start of the hash chain; different for each owner and direction
  */
-export function nameRules(rules: readonly ProtoRule[], seed: string): readonly ProtoRule[] {
+export function assignRuleIds(rules: readonly ProtoRule[], seed: string): readonly ProtoRule[] {
   if (rules.length === 0) return [];
   let hash: Uint8Array = Bun.CryptoHasher.hash("sha224", seed);
   for (const rule of rules as { -readonly [K in keyof ProtoRule]: ProtoRule[K] }[]) {

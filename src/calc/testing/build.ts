@@ -1,19 +1,20 @@
-// Short ways to write datastore contents in tests.
-import { type Cidr, type IpAddress, ipVersion } from "../../lib/ip.ts";
-import type {
-  Block,
-  HostEndpoint,
-  KindName,
-  Labels,
-  NetworkSet,
-  Policy,
-  PolicyKind,
-  Pool,
-  Resource,
-  Rule,
-  RuleSide,
-  Tier,
-  WorkloadEndpoint,
+// Builds datastore updates for tests.
+import { type Cidr, type IpAddress, ipVersion } from "../../lib/ip/ip.ts";
+import {
+  type Block,
+  type HostEndpoint,
+  type KindName,
+  type Labels,
+  type NetworkSet,
+  ParsedSelector,
+  type Policy,
+  type PolicyKind,
+  type Pool,
+  type Resource,
+  type Rule,
+  type RuleSide,
+  type Tier,
+  type WorkloadEndpoint,
 } from "../../model/index.ts";
 import type { GraphUpdate } from "../graph.ts";
 
@@ -72,29 +73,46 @@ export function hep(
   };
 }
 
-export const rule = (
-  fields: Partial<Omit<Rule, "source" | "destination">> & { from?: RuleSide; to?: RuleSide } = {},
-): Rule => {
-  const { from = {}, to = {}, ...more } = fields;
-  return { action: "allow", source: from, destination: to, ...more };
+/** Source or destination of a rule, with selectors as text. */
+export type TextSide = Omit<RuleSide, "selector" | "notSelector"> & {
+  readonly selector?: string;
+  readonly notSelector?: string;
 };
 
-export function policy(name: string, fields: Partial<Policy> & { readonly kind?: PolicyKind } = {}): GraphUpdate {
-  const { kind = "GlobalNetworkPolicy", ...more } = fields;
+function side({ selector, notSelector, ...more }: TextSide): RuleSide {
+  return {
+    ...more,
+    selector: selector === undefined ? undefined : ParsedSelector.parse(selector),
+    notSelector: notSelector === undefined ? undefined : ParsedSelector.parse(notSelector),
+  };
+}
+
+export const rule = (
+  fields: Partial<Omit<Rule, "source" | "destination">> & { from?: TextSide; to?: TextSide } = {},
+): Rule => {
+  const { from = {}, to = {}, ...more } = fields;
+  return { action: "allow", source: side(from), destination: side(to), ...more };
+};
+
+export function policy(
+  name: string,
+  fields: Partial<Omit<Policy, "selector">> & { readonly kind?: PolicyKind; readonly selector?: string } = {},
+): GraphUpdate {
+  const { kind = "GlobalNetworkPolicy", selector = "all()", ...more } = fields;
   return {
     key: { type: "policy", kind, namespace: more.namespace ?? "", name },
     value: {
       tier: "default",
       inboundRules: [],
       outboundRules: [],
-      selector: "all()",
+      selector: ParsedSelector.parse(selector),
       types: ["ingress", "egress"],
       ...more,
     },
   };
 }
 
-/** Rules, labels and the resource they come from. */
+/** Returns the rules, the labels, and the Profile resource that contains both. */
 export function profile(
   name: string,
   fields: { readonly labels?: Labels; readonly in?: readonly Rule[]; readonly out?: readonly Rule[] } = {},
@@ -138,18 +156,18 @@ export const pool = (cidr: string, fields: Partial<Omit<Pool, "cidr">> = {}): Gr
   },
 });
 
-/** @param held by ordinal, the node that has the address */
+/** @param allocations the node that has the address, by ordinal */
 export function block(
   cidr: string,
   host: string | undefined,
-  held: Readonly<Record<number, string>> = {},
+  allocations: Readonly<Record<number, string>> = {},
 ): GraphUpdate {
-  const nodes = [...new Set(Object.values(held))];
+  const nodes = [...new Set(Object.values(allocations))];
   const value: Block = {
     cidr: cidr as Cidr,
-    ...(host !== undefined && { affinity: `host:${host}` }),
+    affinity: host === undefined ? undefined : `host:${host}`,
     allocations: Array.from({ length: 8 }, (_, ordinal) => {
-      const node = held[ordinal];
+      const node = allocations[ordinal];
       return node === undefined ? null : nodes.indexOf(node);
     }),
     unallocated: [],
@@ -178,17 +196,17 @@ export function resource(
     kind,
     metadata: {
       name,
-      ...(namespace !== undefined && { namespace }),
-      ...(labels !== undefined && { labels }),
-      ...(uid !== undefined && { uid }),
-      ...(created !== undefined && { creationTimestamp: created }),
+      namespace,
+      labels,
+      uid,
+      creationTimestamp: created,
     },
     spec,
   };
-  return { key: { type: "resource", kind, name, ...(namespace !== undefined && { namespace }) }, value };
+  return { key: { type: "resource", kind, name, namespace }, value };
 }
 
-/** A node with its tunnel settings, as a syncer tells them twice: whole, and as settings of the host. */
+/** Returns a node with its tunnel settings, which a syncer sends twice: in the Node, and as settings of the host. */
 export function node(
   name: string,
   fields: {

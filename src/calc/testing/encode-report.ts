@@ -1,5 +1,5 @@
-// Reports as a dataplane of the original protocol writes them.
-import { ProtoWriter } from "../../lib/protobuf.ts";
+// Encodes reports as an external dataplane driver sends them.
+import { ProtoWriter } from "../../lib/encoding/protobuf.ts";
 import { unreachable } from "../../lib/unreachable.ts";
 import type { DataplaneReport } from "../messages.ts";
 import { REPORT_TAGS } from "../wire/from-dataplane.ts";

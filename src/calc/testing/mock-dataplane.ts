@@ -1,4 +1,4 @@
-// A dataplane that remembers what it was told and throws when a promise of the protocol is broken.
+// A dataplane that stores the messages it receives and throws if they violate a guarantee of messages.ts.
 import type { DataplaneMessage, PolicyId, TierInfo } from "../messages.ts";
 
 const policyText = ({ kind, namespace, name }: PolicyId) => `${kind} ${namespace === "" ? "" : `${namespace}/`}${name}`;
@@ -11,45 +11,45 @@ export class MockDataplane {
   bgp: DataplaneMessage | undefined;
   isInSync = false;
   messages = 0;
-  /** Nodes that routes of this flush lead to and that have no tunnel endpoint so far. */
+  /** Nodes that are destinations of this flush's routes and have no tunnel endpoint so far. */
   readonly #routesWithoutVtep = new Set<string>();
 
-  /** What was known is said: what comes later was not known yet. */
+  /** Marks the end of a flush. A tunnel endpoint may arrive after its routes only in a later flush. */
   endFlush(): void {
     this.#routesWithoutVtep.clear();
   }
 
-  take(message: DataplaneMessage): void {
+  receive(message: DataplaneMessage): void {
     this.messages++;
     switch (message.type) {
       case "inSync":
-        this.#demand(!this.isInSync, "inSync twice");
+        this.#check(!this.isInSync, "inSync twice");
         this.isInSync = true;
         return;
       case "ipSetUpdate":
-        this.#demand(new Set(message.members).size === message.members.length, `${message.id} has repeated members`);
+        this.#check(new Set(message.members).size === message.members.length, `${message.id} has repeated members`);
         this.sets.set(message.id, new Set(message.members));
         this.setTypes.set(message.id, message.setType);
         return;
       case "ipSetDeltaUpdate": {
         const members = this.sets.get(message.id);
         if (members === undefined) throw new Error(`delta for unknown set ${message.id}`);
-        this.#demand(message.added.length + message.removed.length > 0, `empty delta for ${message.id}`);
+        this.#check(message.added.length + message.removed.length > 0, `empty delta for ${message.id}`);
         for (const member of message.removed)
-          this.#demand(members.delete(member), `${message.id}: removes ${member}, which is not there`);
+          this.#check(members.delete(member), `${message.id}: removes ${member}, which is not a member`);
         for (const member of message.added) {
-          this.#demand(!members.has(member), `${message.id}: adds ${member}, which is there`);
+          this.#check(!members.has(member), `${message.id}: adds ${member}, which is already a member`);
           members.add(member);
         }
         return;
       }
       case "ipSetRemove":
-        this.#demand(this.sets.delete(message.id), `removes unknown set ${message.id}`);
-        this.#demand(!this.#usesSet(message.id), `removes set ${message.id}, which a rule uses`);
+        this.#check(this.sets.delete(message.id), `removes unknown set ${message.id}`);
+        this.#check(!this.#usesSet(message.id), `removes set ${message.id}, which a rule uses`);
         return;
       case "activePolicyUpdate": {
         for (const rule of [...message.policy.inboundRules, ...message.policy.outboundRules])
-          for (const id of setsOf(rule)) this.#demand(this.sets.has(id), `rule of a policy uses unknown set ${id}`);
+          for (const id of setsOf(rule)) this.#check(this.sets.has(id), `rule of a policy uses unknown set ${id}`);
         this.objects.set(`policy ${policyText(message.id)}`, message);
         return;
       }
@@ -58,17 +58,17 @@ export class MockDataplane {
         for (const endpoint of this.#endpoints())
           for (const tier of tiersOf(endpoint))
             for (const id of [...tier.ingressPolicies, ...tier.egressPolicies])
-              this.#demand(policyText(id) !== name, `removes policy ${name}, which an endpoint uses`);
+              this.#check(policyText(id) !== name, `removes policy ${name}, which an endpoint uses`);
         return this.#remove(`policy ${name}`);
       }
       case "activeProfileUpdate":
         for (const rule of [...message.profile.inboundRules, ...message.profile.outboundRules])
-          for (const id of setsOf(rule)) this.#demand(this.sets.has(id), `rule of a profile uses unknown set ${id}`);
+          for (const id of setsOf(rule)) this.#check(this.sets.has(id), `rule of a profile uses unknown set ${id}`);
         this.objects.set(`profile ${message.name}`, message);
         return;
       case "activeProfileRemove":
         for (const endpoint of this.#endpoints())
-          this.#demand(
+          this.#check(
             !endpoint.endpoint.profileIds.includes(message.name),
             `removes profile ${message.name}, which an endpoint uses`,
           );
@@ -76,13 +76,10 @@ export class MockDataplane {
       case "workloadEndpointUpdate":
       case "hostEndpointUpdate":
         for (const name of message.endpoint.profileIds)
-          this.#demand(this.objects.has(`profile ${name}`), `endpoint uses unknown profile ${name}`);
+          this.#check(this.objects.has(`profile ${name}`), `endpoint uses unknown profile ${name}`);
         for (const tier of tiersOf(message))
           for (const id of [...tier.ingressPolicies, ...tier.egressPolicies])
-            this.#demand(
-              this.objects.has(`policy ${policyText(id)}`),
-              `endpoint uses unknown policy ${policyText(id)}`,
-            );
+            this.#check(this.objects.has(`policy ${policyText(id)}`), `endpoint uses unknown policy ${policyText(id)}`);
         this.objects.set(
           message.type === "workloadEndpointUpdate" ? `wep ${message.id.workload}` : `hep ${message.endpointId}`,
           message,
@@ -120,10 +117,7 @@ export class MockDataplane {
       case "routeRemove":
         return this.#remove(`route ${message.dst}`);
       case "vtepUpdate":
-        this.#demand(
-          !this.#routesWithoutVtep.has(message.node),
-          `a route through ${message.node} came before its VTEP`,
-        );
+        this.#check(!this.#routesWithoutVtep.has(message.node), `a route through ${message.node} came before its VTEP`);
         this.objects.set(`vtep ${message.node}`, message);
         return;
       case "vtepRemove":
@@ -142,7 +136,7 @@ export class MockDataplane {
         this.encapsulation = message;
         return;
       case "globalBgpConfigUpdate":
-        // Saying that there is nothing is the same as never having said anything.
+        // An empty configuration is equivalent to none.
         this.bgp = Object.values(message).some((value) => value !== message.type && value.length > 0)
           ? message
           : undefined;
@@ -152,7 +146,7 @@ export class MockDataplane {
     }
   }
 
-  /** Everything it knows, comparable. */
+  /** Returns the complete state in a form that tests can compare. */
   state(): Record<string, unknown> {
     const state: Record<string, unknown> = {};
     for (const [id, members] of this.sets) state[`set ${id}`] = [...members].sort();
@@ -182,11 +176,11 @@ export class MockDataplane {
   }
 
   #remove(key: string): void {
-    this.#demand(this.objects.delete(key), `removes ${key}, which was never sent`);
+    this.#check(this.objects.delete(key), `removes ${key}, which was never sent`);
   }
 
-  #demand(holds: boolean, breach: string): void {
-    if (!holds) throw new Error(breach);
+  #check(isValid: boolean, violation: string): void {
+    if (!isValid) throw new Error(violation);
   }
 }
 

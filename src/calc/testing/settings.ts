@@ -1,12 +1,12 @@
-// Settings for graphs of which only policy is asked.
+// Settings for a graph that calculates only policy: no routes, tunnels or ambient mesh.
 import type { GraphSettings } from "../graph.ts";
 
 export const policySettings = (host: string): GraphSettings => ({
   host,
-  withoutOverlaps: true,
+  omitNestedPrefixes: true,
   routes: "none",
   vteps: false,
   ambientMesh: false,
-  ownsNoEncapRoutes: false,
+  programsNoEncapRoutes: false,
   toRawConfig: () => ({}),
 });

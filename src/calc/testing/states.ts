@@ -1,4 +1,4 @@
-// Named datastore states with what the dataplane must know of each.
+// Lists named datastore states with the expected state of the dataplane.
 import type { GraphSettings } from "../graph.ts";
 import type { DatastoreState } from "./run.ts";
 import { clusterStates } from "./states/cluster.ts";
@@ -14,7 +14,7 @@ export interface NamedState {
   readonly settings?: Partial<GraphSettings>;
 }
 
-/** States about policies leave routes alone: every address of a local endpoint would be one. */
+/** For states about policies, because otherwise each address of a local endpoint would need an expected route. */
 const withoutRoutes = (states: readonly NamedState[]): NamedState[] =>
   states.map((named) => ({ ...named, settings: { routes: "none" } }));
 

@@ -1,6 +1,6 @@
-// What a mock dataplane knows, short enough to be written by hand in a test.
-import { parseSelector } from "../../model/index.ts";
-import { namedPortSets, selectorSet, serviceSet } from "../ipsets/ip-set.ts";
+// Summarizes the state of a mock dataplane, short enough to write by hand in a test.
+import { ParsedSelector } from "../../model/index.ts";
+import { namedPortSet, selectorSet, serviceSet } from "../ipsets/ip-set.ts";
 import { ROUTE_TYPE, type TierInfo } from "../messages.ts";
 import type { MockDataplane } from "./mock-dataplane.ts";
 
@@ -86,6 +86,6 @@ function setIdOf(name: string): string {
   if (service?.[2] !== undefined) return serviceSet(service[2], service[1] === "svc").id;
   const named = /^(.+) \| (tcp|udp|sctp|any):(.+)$/.exec(name);
   if (named?.[1] !== undefined && named[2] !== undefined && named[3] !== undefined)
-    return namedPortSets(parseSelector(named[1]), named[2] as "tcp" | "udp" | "sctp" | "any")(named[3]).id;
-  return selectorSet(parseSelector(name)).id;
+    return namedPortSet(ParsedSelector.parse(named[1]), named[2] as "tcp" | "udp" | "sctp" | "any", named[3]).id;
+  return selectorSet(ParsedSelector.parse(name)).id;
 }

@@ -1,4 +1,4 @@
-// Encoded messages as trees of field numbers, for tests.
+// Decodes protobuf messages to trees of field numbers, for tests.
 import { expect } from "bun:test";
 import { bytesOf, type RawField, rawFields } from "../../lib/testing/proto-fields.ts";
 import type { DataplaneMessage } from "../messages.ts";
@@ -21,7 +21,7 @@ function valueOf(field: RawField, kind: Shape[number]): Tree[number][number] {
   const bytes = bytesOf(field);
   return kind === "text" ? bytes.toString() : tree(rawFields(bytes), kind);
 }
-export const shown = (message: DataplaneMessage, tag: number, shape: Shape, sequence = 7) => {
+export const decodeTree = (message: DataplaneMessage, tag: number, shape: Shape, sequence = 7) => {
   const envelope = rawFields(encodeToDataplane(message, sequence));
   expect(envelope.map(({ number }) => number).sort((a, b) => a - b)).toEqual([tag, 15].sort((a, b) => a - b));
   expect(envelope.find(({ number }) => number === 15)?.value).toBe(sequence);

@@ -16,13 +16,13 @@ const reports: readonly DataplaneReport[] = [
   { type: "dataplaneInSync" },
 ];
 for (const report of reports)
-  test(`FC-083 report ${report.type} is read as it was written`, () =>
+  test(`FC-083 decodes report ${report.type}`, () =>
     expect(decodeFromDataplane(encodeReport(report, 3))).toEqual(report));
 
-test("a report of a newer protocol is no report of ours", () =>
+test("ignores an unknown report of a newer protocol", () =>
   expect(decodeFromDataplane(new Uint8Array([0xa2, 0x06, 0x00]))).toBeUndefined());
 
-test("FC-085 frames survive being cut anywhere", () =>
+test("FC-085 decodes frames that arrive in chunks of any size", () =>
   fc.assert(
     fc.property(
       fc.array(fc.uint8Array({ maxLength: 50 }), { maxLength: 10 }),
@@ -31,13 +31,13 @@ test("FC-085 frames survive being cut anywhere", () =>
         const stream = Buffer.concat(messages.map(frame));
         const reader = new FrameReader();
         const read: Uint8Array[] = [];
-        for (let at = 0; at < stream.length; at += step) read.push(...reader.take(stream.subarray(at, at + step)));
+        for (let at = 0; at < stream.length; at += step) read.push(...reader.read(stream.subarray(at, at + step)));
         expect(read.map((bytes) => [...bytes])).toEqual(messages.map((bytes) => [...bytes]));
       },
     ),
   ));
 
-test("FC-085 a frame begins with eight bytes of length, least first", () => {
+test("FC-085 a frame starts with a little-endian length of eight bytes", () => {
   expect([...frame(new Uint8Array([9, 8]))]).toEqual([2, 0, 0, 0, 0, 0, 0, 0, 9, 8]);
-  expect(() => [...new FrameReader().take(new Uint8Array(8).fill(255))]).toThrow("not the dataplane protocol");
+  expect(() => [...new FrameReader().read(new Uint8Array(8).fill(255))]).toThrow("does not use the dataplane protocol");
 });

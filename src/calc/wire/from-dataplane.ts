@@ -1,5 +1,5 @@
-// What a dataplane reports, as protobuf with the field numbers of the original protocol.
-import { ProtoReader } from "../../lib/protobuf.ts";
+// Decodes the reports of an external dataplane driver: protobuf with the field numbers of Calico's protocol.
+import { ProtoReader } from "../../lib/encoding/protobuf.ts";
 import type { DataplaneReport, WorkloadEndpointId } from "../messages.ts";
 
 export const REPORT_TAGS = {
@@ -14,7 +14,7 @@ export const REPORT_TAGS = {
 
 type Status = "up" | "down" | "error";
 
-/** Undefined for a payload this version does not know. The endpoint beside a workload's status is not read back. */
+/** Returns undefined for an unknown payload. The endpoint in a workload's status is not decoded. */
 export function decodeFromDataplane(bytes: Uint8Array): DataplaneReport | undefined {
   const envelope = ProtoReader.of(bytes);
   for (let field = envelope.next(); field !== 0; field = envelope.next())
@@ -38,7 +38,7 @@ export function decodeFromDataplane(bytes: Uint8Array): DataplaneReport | undefi
       case REPORT_TAGS.dataplaneInSync:
         return { type: "dataplaneInSync" };
       default:
-        envelope.passOver();
+        envelope.skip();
     }
   return undefined;
 }
@@ -48,7 +48,7 @@ function processStatus(reader: ProtoReader): DataplaneReport {
   for (let field = reader.next(); field !== 0; field = reader.next())
     if (field === 1) time = reader.text();
     else if (field === 2) uptimeSeconds = reader.double();
-    else reader.passOver();
+    else reader.skip();
   return { type: "processStatus", time, uptimeSeconds };
 }
 
@@ -57,7 +57,7 @@ function wireguardStatus(reader: ProtoReader): DataplaneReport {
   for (let field = reader.next(); field !== 0; field = reader.next())
     if (field === 1) publicKey = reader.text();
     else if (field === 2) version = reader.number();
-    else reader.passOver();
+    else reader.skip();
   return { type: "wireguardStatus", publicKey, ipVersion: version === 6 ? 6 : 4 };
 }
 
@@ -71,7 +71,7 @@ function endpointStatus<T>(
   for (let field = reader.next(); field !== 0; field = reader.next())
     if (field === 1) id = readId(reader.message());
     else if (field === 2) status = statusOf(reader.message());
-    else reader.passOver();
+    else reader.skip();
   return { id, status };
 }
 
@@ -79,7 +79,7 @@ function hostId(reader: ProtoReader): string {
   let id = "";
   for (let field = reader.next(); field !== 0; field = reader.next())
     if (field === 2) id = reader.text();
-    else reader.passOver();
+    else reader.skip();
   return id;
 }
 
@@ -91,7 +91,7 @@ function workloadId(reader: ProtoReader): WorkloadEndpointId {
     if (field === 2) orchestrator = reader.text();
     else if (field === 3) workload = reader.text();
     else if (field === 4) endpoint = reader.text();
-    else reader.passOver();
+    else reader.skip();
   return { orchestrator, workload, endpoint };
 }
 
@@ -99,6 +99,6 @@ function statusOf(reader: ProtoReader): Status {
   let text = "";
   for (let field = reader.next(); field !== 0; field = reader.next())
     if (field === 1) text = reader.text();
-    else reader.passOver();
+    else reader.skip();
   return text === "up" || text === "down" ? text : "error";
 }

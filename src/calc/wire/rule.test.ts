@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
-import type { Cidr } from "../../lib/ip.ts";
+import type { Cidr } from "../../lib/ip/ip.ts";
 import type { ProtoRule } from "../messages.ts";
-import { RULE, shown, T } from "../testing/wire-tree.ts";
+import { RULE, decodeTree, T } from "../testing/wire-tree.ts";
 
 const fullRule: ProtoRule = {
   action: "allow",
@@ -44,12 +44,16 @@ const fullRule: ProtoRule = {
   ruleId: "id",
 };
 
-test("FC-083 every field of a rule has its number", () =>
+test("FC-083 encodes every field of a rule with Calico's field number", () =>
   expect(
-    shown({ type: "activeProfileUpdate", name: "p", profile: { inboundRules: [fullRule], outboundRules: [] } }, 5, {
-      1: { 1: T },
-      2: { 1: RULE, 2: RULE },
-    }),
+    decodeTree(
+      { type: "activeProfileUpdate", name: "p", profile: { inboundRules: [fullRule], outboundRules: [] } },
+      5,
+      {
+        1: { 1: T },
+        2: { 1: RULE, 2: RULE },
+      },
+    ),
   ).toEqual({
     1: [{ 1: ["p"] }],
     2: [

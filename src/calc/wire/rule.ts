@@ -1,5 +1,6 @@
-// A rule as protobuf. Its bytes also make its name, so field order and defaults are exactly the original encoder's.
-import type { ProtoWriter } from "../../lib/protobuf.ts";
+// Encodes a rule as protobuf. The rule ID is a hash of these bytes, so field order and default values must be exactly those
+// of Calico's encoder.
+import type { ProtoWriter } from "../../lib/encoding/protobuf.ts";
 import type { IcmpMatch, PortRange, ProtoProtocol, ProtoRule } from "../messages.ts";
 
 export function writeRule(w: ProtoWriter, rule: ProtoRule): void {
@@ -49,7 +50,7 @@ export function writeRule(w: ProtoWriter, rule: ProtoRule): void {
   w.string(132, original.srcService?.name);
   w.string(133, original.srcService?.namespace);
   w.string(201, rule.ruleId);
-  // Fields of which there may be one of several stand last, whatever their number.
+  // Calico's encoder writes `oneof` fields last, regardless of their numbers.
   writeIcmp(w, { type: 8, typeAndCode: 9 }, rule.icmp);
   writeIcmp(w, { type: 107, typeAndCode: 108 }, rule.notIcmp);
 }

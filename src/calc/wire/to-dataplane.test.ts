@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
-import type { Cidr, IpAddress } from "../../lib/ip.ts";
+import type { Cidr, IpAddress } from "../../lib/ip/ip.ts";
 import type { DataplaneMessage, ProtoWorkloadEndpoint } from "../messages.ts";
-import { N, POLICY_ID, RULE, type Shape, shown, T, TIER, type Tree } from "../testing/wire-tree.ts";
+import { N, POLICY_ID, RULE, type Shape, decodeTree, T, TIER, type Tree } from "../testing/wire-tree.ts";
 
 const endpoint: ProtoWorkloadEndpoint = {
   state: "active",
@@ -373,4 +373,4 @@ const cases: readonly {
   },
 ];
 for (const { message, tag, shape, want } of cases)
-  test(`FC-083 message ${tag}: ${message.type}`, () => expect(shown(message, tag, shape)).toEqual(want));
+  test(`FC-083 message ${tag}: ${message.type}`, () => expect(decodeTree(message, tag, shape)).toEqual(want));

@@ -1,5 +1,5 @@
-// Messages to the dataplane as protobuf, with the field numbers of the original protocol: what an external driver reads.
-import { ProtoWriter } from "../../lib/protobuf.ts";
+// Encodes messages for an external dataplane driver: protobuf with the field numbers of Calico's protocol.
+import { ProtoWriter } from "../../lib/encoding/protobuf.ts";
 import { unreachable } from "../../lib/unreachable.ts";
 import type { QosControls } from "../../model/index.ts";
 import type {
@@ -16,7 +16,7 @@ import type {
 } from "../messages.ts";
 import { writeRule } from "./rule.ts";
 
-/** The number of each message in the envelope. */
+/** The field number of each message in the envelope. */
 const PAYLOAD_TAGS = {
   inSync: 1,
   ipSetUpdate: 2,
@@ -56,11 +56,11 @@ const SET_TYPES: Readonly<Record<IpSetType, number>> = { ip: 0, ipAndPort: 1, ne
 const POOL_TYPES: Readonly<Record<RoutePoolType, number>> = { none: 0, "no-encap": 1, vxlan: 2, ipip: 3 };
 const MIGRATION_ROLES = { none: 0, source: 1, target: 2 } as const;
 
-/** One envelope with its payload. */
+/** Encodes an envelope with one message. */
 export function encodeToDataplane(message: DataplaneMessage, sequenceNumber: number): Uint8Array {
   const w = new ProtoWriter();
   const tag = payloadTag(message);
-  // Fields stand in the order of their numbers.
+  // Fields are written in the order of their numbers.
   if (tag > SEQUENCE_NUMBER) w.int(SEQUENCE_NUMBER, sequenceNumber);
   w.message(tag, () => writePayload(w, message));
   if (tag < SEQUENCE_NUMBER) w.int(SEQUENCE_NUMBER, sequenceNumber);
@@ -143,7 +143,7 @@ function writePayload(w: ProtoWriter, m: DataplaneMessage): void {
       w.stringMap(5, m.labels);
       return;
     case "hostMetadataRemove":
-      w.string(1, m.hostname); // the protocol has a place for the address, the original leaves it empty
+      w.string(1, m.hostname); // the protocol has a field for the address, but Calico leaves it empty
       return;
     case "poolUpdate":
       w.string(1, m.id);

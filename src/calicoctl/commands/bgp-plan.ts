@@ -11,26 +11,27 @@ import {
 } from "../../bgp/index.ts";
 import type { Datastore } from "../../datastore/index.ts";
 import type { KindName, Resource } from "../../model/index.ts";
-import { openStore } from "../client.ts";
-import type { Call } from "../command.ts";
-import { Failure, UsageFailure } from "../failure.ts";
+import { openStore } from "../resources/client.ts";
+import type { Call } from "../table/flags.ts";
+import type { bgpPlanGrammar } from "../table/bgp.ts";
+import { Failure } from "../command-line/failure.ts";
 import { readCluster } from "../input/cluster.ts";
 import { toJson } from "../output/json.ts";
-import { formatTable } from "../../lib/table.ts";
+import { formatTable } from "../../lib/terminal/table.ts";
 
 const KINDS = ["Node", "BGPConfiguration", "BGPPeer", "BGPFilter", "IPPool"] as const satisfies readonly KindName[];
 
-export async function run(call: Call): Promise<number> {
-  const [node = ""] = call.words;
-  const print = printerFor(call.flags.value("output") ?? "ps");
-  const directory = call.flags.value("from");
+export async function run(call: Call<typeof bgpPlanGrammar>): Promise<number> {
+  const { NODE: node } = call.args;
+  const print = PRINTERS[call.flags.output];
+  const directory = call.flags.from;
   const collector = new BgpCollector();
   if (directory === undefined) {
     await using store = await openStore(call);
     await collectFrom(store.datastore, node, collector);
   } else await collectFiles(call, directory, collector);
   try {
-    call.world.out(print(plan(collector.stateFor(node), node, inputsOf(call))));
+    call.io.out(print(plan(collector.stateFor(node), node, inputsOf(call))));
     return 0;
   } catch (error) {
     if (!(error instanceof NoSuchNode)) throw error;
@@ -46,19 +47,23 @@ async function collectFrom(datastore: Datastore, node: string, collector: BgpCol
   for (const { key, value } of affinities.items) collector.setBlock(key.host, key.cidr, value);
 }
 
-async function collectFiles(call: Call, directory: string, collector: BgpCollector): Promise<void> {
-  const { resources, blocks } = await readCluster(directory, call.world);
+async function collectFiles(
+  call: Call<typeof bgpPlanGrammar>,
+  directory: string,
+  collector: BgpCollector,
+): Promise<void> {
+  const { resources, blocks } = await readCluster(directory, call.io);
   for (const resource of resources) collector.setResource(resource.metadata.name, resource, resource.kind);
   for (const { host, cidr, affinity } of blocks) collector.setBlock(host, cidr, affinity);
 }
 
-function inputsOf(call: Call): LocalInputs {
-  const { env } = call.world;
-  const routerId = call.flags.value("router-id") ?? env["CALICO_ROUTER_ID"];
+function inputsOf(call: Call<typeof bgpPlanGrammar>): LocalInputs {
+  const { env } = call.io;
+  const routerId = call.flags["router-id"] ?? env["CALICO_ROUTER_ID"];
   const clusterIps = env["CALICO_ADVERTISE_CLUSTER_IPS"];
-  const secrets = new Set(call.flags.values("secret"));
+  const secrets = new Set(call.flags.secret);
   return {
-    ...(routerId === undefined ? {} : { routerId }),
+    routerId,
     ...(clusterIps === undefined || clusterIps === ""
       ? {}
       : { clusterIps: clusterIps.split(",").map((text) => text.trim()) }),
@@ -66,17 +71,15 @@ function inputsOf(call: Call): LocalInputs {
   };
 }
 
-function printerFor(format: string): (plan: BgpPlan) => string {
-  if (format === "json") return toJson;
-  if (format === "ps") return tables;
-  // Passwords are not ours to know: where one belongs, its secret is named.
-  if (format === "bird")
-    return (made) =>
-      ([4, 6] as const)
-        .map((family) => birdConfiguration(made, family, { password: (secret) => `<${secret.slice(0, 70)}>` }))
-        .join("\n");
-  throw new UsageFailure(`unrecognized output format '${format}'; there are ps, json and bird`);
-}
+const PRINTERS = {
+  json: toJson,
+  ps: tables,
+  // A password is shown as the name of its secret, because only the node may read it.
+  bird: (made: BgpPlan) =>
+    ([4, 6] as const)
+      .map((family) => birdConfiguration(made, family, { password: (secret) => `<${secret.slice(0, 70)}>` }))
+      .join("\n"),
+} as const;
 
 function tables(made: BgpPlan): string {
   const facts = [

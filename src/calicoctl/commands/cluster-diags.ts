@@ -4,10 +4,12 @@ import { execFile } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
-import type { Call } from "../command.ts";
+import type { Call } from "../table/flags.ts";
+import type { clusterDiagsGrammar } from "../table/cluster.ts";
 import { handOver } from "../diags/archive.ts";
 import { calicoPods, choosePods, clusterCollects, type Collect, podCollects } from "../diags/plan.ts";
-import { Failure, UsageFailure } from "../failure.ts";
+import { UsageError } from "../../lib/command-line/usage-error.ts";
+import { Failure } from "../command-line/failure.ts";
 
 const MOST_OUTPUT = 256 * 1024 * 1024;
 const LONGEST_MS = 120_000;
@@ -19,16 +21,15 @@ interface Answer {
 }
 type Kubectl = (args: readonly string[]) => Promise<Answer>;
 
-export async function run(call: Call): Promise<number> {
-  const { flags, world } = call;
-  const since = flags.value("since");
+export async function run(call: Call<typeof clusterDiagsGrammar>): Promise<number> {
+  const { flags, io } = call;
+  const since = flags.since;
   if (since !== undefined && !/^[0-9]+[smh]$/.test(since))
-    throw new UsageFailure(`invalid --since ${since}: want a number and s, m or h, such as 30m`);
-  const mostLogs = wholeNumber("max-logs", flags.value("max-logs"), 5);
-  const parallel = wholeNumber("max-parallelism", flags.value("max-parallelism"), 10);
-  const focus = (flags.value("focus-nodes") ?? "").split(",").filter((node) => node !== "");
-  const context = flags.value("context");
-  const kubectl = kubectlWith(world.env, context === undefined ? [] : ["--context", context]);
+    throw new UsageError(`invalid --since ${since}: want a number and s, m or h, such as 30m`);
+  const { "max-logs": mostLogs, "max-parallelism": parallel } = flags;
+  const focus = (flags["focus-nodes"] ?? "").split(",").filter((node) => node !== "");
+  const context = flags.context;
+  const kubectl = kubectlWith(io.env, context === undefined ? [] : ["--context", context]);
   if (!(await kubectl(["version", "--client"])).ok)
     throw new Failure("cluster diags needs kubectl: install it and let it be found in PATH");
 
@@ -36,30 +37,24 @@ export async function run(call: Call): Promise<number> {
   const scratch = mkdtempSync(join(tmpdir(), "calico-diags-"));
   try {
     const folder = join(scratch, name);
-    world.out("Collecting diagnostics...\n");
+    io.out("Collecting diagnostics...\n");
     const unanswered = await collect(kubectl, folder, clusterCollects(), parallel);
     const pods = await kubectl(["get", "pods", "--all-namespaces", "-o", "json"]);
-    if (!pods.ok) world.err(`kubectl cannot list pods: ${pods.err.trim().split("\n").at(-1)}\n`);
+    if (!pods.ok) io.err(`kubectl cannot list pods: ${pods.err.trim().split("\n").at(-1)}\n`);
     const chosen = pods.ok ? choosePods(calicoPods(JSON.parse(pods.out)), focus, mostLogs) : [];
     const logs = chosen.flatMap((pod) => podCollects(pod, since));
     const failed = unanswered + (await collect(kubectl, folder, logs, parallel));
     await tar(join(scratch, "archive"), scratch, name);
     const archive = handOver(join(scratch, "archive"), name);
-    world.out(
+    io.out(
       `Diagnostics of ${chosen.length} pods collected${failed > 0 ? `, ${failed} questions got no answer` : ""}.\n`,
     );
-    world.out(`Diags saved to ./${archive}\n`);
-    if (flags.has("skip-temp-dir-cleanup")) world.out(`Files left in ${folder}\n`);
+    io.out(`Diags saved to ./${archive}\n`);
+    if (flags["skip-temp-dir-cleanup"]) io.out(`Files left in ${folder}\n`);
     return pods.ok ? 0 : 1;
   } finally {
-    if (!flags.has("skip-temp-dir-cleanup")) rmSync(scratch, { recursive: true, force: true });
+    if (!flags["skip-temp-dir-cleanup"]) rmSync(scratch, { recursive: true, force: true });
   }
-}
-
-function wholeNumber(name: string, text: string | undefined, fallback: number): number {
-  if (text === undefined) return fallback;
-  if (!/^[1-9][0-9]*$/.test(text)) throw new UsageFailure(`invalid --${name} ${text}: want a number from 1 on`);
-  return Number(text);
 }
 
 const stamp = (time: Date) => time.toISOString().replace(/[-:]/g, "").replace("T", "_").slice(0, 15);

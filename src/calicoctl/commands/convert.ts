@@ -1,10 +1,11 @@
 // calicoctl convert: resources of calicoctl v1, and Kubernetes' network policies, as v3 resources on standard output.
 // It prints what the last release that had this command printed: rules with both their sides, an empty creation time.
 import { type Resource, convertKubernetesPolicySpec } from "../../model/index.ts";
-import type { Call } from "../command.ts";
+import type { Call } from "../table/flags.ts";
+import type { convertGrammar } from "../table/resources.ts";
 import { ConvertFault } from "../convert/fault.ts";
 import { convertV1, isV1Kind, type V3Document } from "../convert/v1-resources.ts";
-import { Failure, UsageFailure } from "../failure.ts";
+import { Failure } from "../command-line/failure.ts";
 import { describePlace, type Place } from "../input/fault.ts";
 import { readSources } from "../input/files.ts";
 import { offsetOfField, toValue } from "../input/values.ts";
@@ -15,25 +16,24 @@ import { toYaml } from "../output/yaml.ts";
 
 const KUBERNETES_VERSIONS = new Set(["networking.k8s.io/v1", "extensions/v1beta1"]);
 
-export async function run(call: Call): Promise<number> {
-  const { flags, world } = call;
-  const filename = flags.value("filename");
-  if (filename === undefined) throw new UsageFailure("--filename is missing");
-  const print = printerFor(flags.value("output") ?? "yaml");
+export async function run(call: Call<typeof convertGrammar>): Promise<number> {
+  const { flags, io } = call;
+  const { filename } = flags;
+  const print = printerFor(flags.output);
   const converted: V3Document[] = [];
   /** What each new name was made from. */
   const origins = new Map<string, string>();
-  for (const { file, text } of readSources(filename, { recursive: false }, world))
-    for (const { number, root } of parseYaml(text, file, world.err))
+  for (const { file, text } of readSources(filename, { recursive: false }, io))
+    for (const { number, root } of parseYaml(text, file, io.err))
       for (const node of objectsOf(root)) {
         const place = (field?: string): Place => ({
           file,
           document: number,
           line: lineAt(text, field === undefined ? node.offset : offsetOfField(node, field)),
-          ...(field === undefined ? {} : { field }),
+          field,
         });
-        const document = convert(node, place, world.err);
-        if (!flags.has("ignore-validation")) await validate(document, place);
+        const document = convert(node, place, io.err);
+        if (!flags["ignore-validation"]) await validate(document, place);
         const { name, namespace } = document.metadata;
         const key = JSON.stringify([document.kind, namespace, name]);
         const origin = JSON.stringify((toValue(node) as Record<string, unknown>)["metadata"]);
@@ -47,7 +47,7 @@ export async function run(call: Call): Promise<number> {
         converted.push(document);
       }
   if (converted.length === 0) throw new Failure(`No resources specified in file ${filename}`);
-  world.out(print(converted.length === 1 ? converted[0] : listOf(converted)));
+  io.out(print(converted.length === 1 ? converted[0] : listOf(converted)));
   return 0;
 }
 

@@ -1,18 +1,19 @@
 // calicoctl create: resources that must not exist yet.
 import { AlreadyExists } from "../../datastore/index.ts";
 import type { Resource } from "../../model/index.ts";
-import { create, settle } from "../actions.ts";
-import { demandOf, openChecked } from "../client.ts";
-import type { Call } from "../command.ts";
+import { create, settle } from "../resources/actions.ts";
+import { demandOf, openChecked } from "../resources/client.ts";
+import type { Call } from "../table/flags.ts";
+import type { createGrammar } from "../table/resources.ts";
 import { readResources } from "../input/resources.ts";
-import { progressOf } from "../progress.ts";
-import { forEachResource, reportAll } from "../results.ts";
-import { warnOfWritten } from "../write-warnings.ts";
+import { progressOf } from "../command-line/progress.ts";
+import { forEachResource, reportAll } from "../resources/results.ts";
+import { warnOfWritten } from "../resources/write-warnings.ts";
 
-export async function run(call: Call): Promise<number> {
+export async function run(call: Call<typeof createGrammar>): Promise<number> {
   const inputs = await readResources(call);
   await using store = await openChecked(call, { ...demandOf(inputs.length), mayCreate: true });
-  const skipExists = call.flags.has("skip-exists");
+  const skipExists = call.flags["skip-exists"];
   const written: Resource[] = [];
   const results = await forEachResource(
     inputs,
@@ -23,8 +24,8 @@ export async function run(call: Call): Promise<number> {
         if (!(skipExists && error instanceof AlreadyExists)) throw error;
       }
     },
-    progressOf(call.world, "created"),
+    progressOf(call.io, "created"),
   );
-  await warnOfWritten(call.world, store, written);
-  return reportAll(call.world, results, { do: "create", done: "created" });
+  await warnOfWritten(call.io, store, written);
+  return reportAll(call.io, results, { do: "create", done: "created" });
 }

@@ -3,27 +3,25 @@
 import { NotServed, Unavailable } from "../../datastore/index.ts";
 import { Ipam } from "../../ipam/index.ts";
 import type { KindName, Resource } from "../../model/index.ts";
-import { type OpenStore, openStore } from "../client.ts";
-import type { Call } from "../command.ts";
+import { type OpenStore, openStore } from "../resources/client.ts";
+import type { Call } from "../table/flags.ts";
+import type { doctorGrammar } from "../table/doctor.ts";
 import { type Examination, examine, type NotChecked } from "../doctor/examine.ts";
 import { CLUSTER_KINDS, type ClusterFacts, clusterFacts, type Unreadable } from "../doctor/facts.ts";
 import { JUDGED_KINDS, JUDGED_KUBERNETES_KINDS } from "../doctor/not-used.ts";
 import { printExamination } from "../doctor/print.ts";
-import { Failure } from "../failure.ts";
 import { readCluster } from "../input/cluster.ts";
 import { toJson } from "../output/json.ts";
-import { readableOnly } from "../readable.ts";
+import { readableOnly } from "../resources/readable-resources.ts";
 
 const FOUND = 3;
 const COULD_NOT_CHECK = 1;
 
-export async function run(call: Call): Promise<number> {
-  const output = call.flags.value("output") ?? "text";
-  if (output !== "text" && output !== "json")
-    throw new Failure(`--output is ${output}, want text or json`, { exitCode: 2 });
-  const directory = call.flags.value("from");
+export async function run(call: Call<typeof doctorGrammar>): Promise<number> {
+  const { output } = call.flags;
+  const directory = call.flags.from;
   const { cluster, notRead } = directory === undefined ? await readDatastore(call) : await readFolder(call, directory);
-  const looksHere = directory === undefined && !call.flags.has("no-host");
+  const looksHere = directory === undefined && !call.flags["no-host"];
   const { host, missing, notChecked } = looksHere ? await examineHost(call, cluster) : NO_HOST;
   const examination = examine(cluster, host, missing);
   const result: Examination = { ...examination, notChecked: [...notRead, ...notChecked, ...examination.notChecked] };
@@ -31,10 +29,10 @@ export async function run(call: Call): Promise<number> {
   const scope = {
     source: directory === undefined ? "the datastore" : `the files in ${directory}`,
     nodes,
-    ...(host === undefined ? {} : { host: host.node }),
-    ...(missing === undefined ? {} : { missing: missing.name }),
+    host: host?.node,
+    missing: missing?.name,
   };
-  call.world.out(
+  call.io.out(
     output === "json"
       ? toJson({
           nodes: nodes.length,
@@ -54,9 +52,9 @@ interface ReadCluster {
   readonly notRead: readonly NotChecked[];
 }
 
-async function readDatastore(call: Call): Promise<ReadCluster> {
+async function readDatastore(call: Call<typeof doctorGrammar>): Promise<ReadCluster> {
   await using store = await openStore(call, { requests: "many" });
-  const skip = (error: Error) => call.world.err(`Skipped: ${error.message}\n`);
+  const skip = (error: Error) => call.io.err(`Skipped: ${error.message}\n`);
   const unreadable = new Map<KindName | "blocks" | "fill", Error>();
   const attempt = async <T>(source: KindName | "blocks" | "fill", read: () => Promise<T>, fallback: T): Promise<T> => {
     try {
@@ -118,17 +116,17 @@ function optionalSources(unreadable: Unreadable): readonly NotChecked[] {
     .map(([source, { message }]) => ({ check: `resources of kind ${source}`, reason: message }));
 }
 
-async function readFolder(call: Call, directory: string): Promise<ReadCluster> {
-  const { resources, blocks } = await readCluster(directory, call.world);
+async function readFolder(call: Call<typeof doctorGrammar>, directory: string): Promise<ReadCluster> {
+  const { resources, blocks } = await readCluster(directory, call.io);
   return { cluster: clusterFacts(resources, blocks), notRead: [] };
 }
 
 const NO_HOST = { host: undefined, missing: undefined, notChecked: [] } as const;
 
 /** Reads this host if it is a node that the datastore has. */
-async function examineHost(call: Call, cluster: ClusterFacts) {
+async function examineHost(call: Call<typeof doctorGrammar>, cluster: ClusterFacts) {
   const { localNode, readHost } = await import("../doctor/read-host.ts");
-  const local = localNode(call.world.env);
+  const local = localNode(call.io.env);
   if (local === undefined) return NO_HOST;
   if (!cluster.nodes.has(local.name)) return { ...NO_HOST, missing: local };
   try {

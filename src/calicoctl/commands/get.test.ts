@@ -1,7 +1,7 @@
 // get: what is found and how it is shown.
 import { expect, test } from "bun:test";
 import { API_VERSION, type KindName } from "../../model/index.ts";
-import { kindCalled, MANAGED_KINDS } from "../kinds.ts";
+import { kindCalled, MANAGED_KINDS } from "../resources/kinds.ts";
 import { CommandLine, networkSet, policy, pool } from "../testing/command-line.ts";
 
 const v3 = (kind: string, name: string, spec: object, more: object = {}) =>
@@ -73,7 +73,9 @@ test("TC-C18 one answer is an object, several a list, none is null; lists have a
   expect((await line.run("get", "networkset", "-o", "yaml")).out).toMatch(
     /^apiVersion: projectcalico.org\/v3\nitems: \[\]\nkind: NetworkSetList\nmetadata:\n {2}resourceVersion: "\d+"\n$/,
   );
-  expect((await line.run("get", "gnetsets", "-o", "foo")).err).toStartWith("unrecognized output format 'foo'");
+  expect((await line.run("get", "gnetsets", "-o", "foo")).err).toStartWith(
+    "calicoctl get: unrecognized output format 'foo'",
+  );
 });
 
 test("TC-C18 what other programs stored without meaning is not shown, what we do not know is", async () => {

@@ -1,19 +1,20 @@
 // calicoctl label: set, change or remove one label of a resource.
 import { type Client, Conflict, NotFound } from "../../datastore/index.ts";
 import type { Labels, Resource } from "../../model/index.ts";
-import { nameOf, settle } from "../actions.ts";
-import { openChecked } from "../client.ts";
-import type { Call } from "../command.ts";
-import { Failure } from "../failure.ts";
-import { describe } from "../results.ts";
-import { kindFromWord, namedResource, UnknownKind } from "../words.ts";
+import { nameOf, settle } from "../resources/actions.ts";
+import { openChecked } from "../resources/client.ts";
+import type { Call } from "../table/flags.ts";
+import type { labelGrammar } from "../table/resources.ts";
+import { Failure } from "../command-line/failure.ts";
+import { describe } from "../resources/results.ts";
+import { kindFromWord, namedResource, UnknownKind } from "../command-line/named-resources.ts";
 
 const MOST_TRIES = 5;
 const KUBE_LABELS = "projectcalico.org/kube-labels";
 
-export async function run(call: Call): Promise<number> {
-  const [word = "", name = "", label = ""] = call.words;
-  const remove = call.flags.has("remove");
+export async function run(call: Call<typeof labelGrammar>): Promise<number> {
+  const { KIND: word, NAME: name, LABEL: label } = call.args;
+  const remove = call.flags.remove;
   const change = remove ? { key: label, value: undefined } : parseLabel(label);
   const target = targetOf(call, word, name);
   await using store = await openChecked(call);
@@ -28,7 +29,7 @@ export async function run(call: Call): Promise<number> {
       );
     if (remove && existing === undefined)
       throw new Failure(`cannot remove label of ${word} ${name}, key ${change.key} does not exist`);
-    if (!remove && existing !== undefined && existing !== change.value && !call.flags.has("overwrite"))
+    if (!remove && existing !== undefined && existing !== change.value && !call.flags.overwrite)
       throw new Failure(
         `failed to update label of ${word} ${name}, key ${change.key} is already present; use --overwrite to replace ${existing}`,
       );
@@ -41,7 +42,7 @@ export async function run(call: Call): Promise<number> {
     }
   }
   const how = remove ? "removed" : existing === undefined ? "set" : "updated";
-  call.world.out(`Successfully ${how} label ${change.key} ${remove ? "from" : "on"} ${word} ${name}\n`);
+  call.io.out(`Successfully ${how} label ${change.key} ${remove ? "from" : "on"} ${word} ${name}\n`);
   return 0;
 }
 
@@ -52,7 +53,7 @@ function parseLabel(text: string): { key: string; value: string } {
   return { key, value };
 }
 
-function targetOf(call: Call, word: string, name: string): Resource {
+function targetOf(call: Call<typeof labelGrammar>, word: string, name: string): Resource {
   try {
     const kind = kindFromWord(word);
     return settle({ kind, resource: namedResource(kind, name) }, call.flags);

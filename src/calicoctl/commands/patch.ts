@@ -1,26 +1,25 @@
 // calicoctl patch: change some fields of one resource by a strategic merge. `--type` is read and makes no difference.
 import { Conflict } from "../../datastore/index.ts";
 import { loadSchemas, type Resource } from "../../model/index.ts";
-import { nameOf, settle } from "../actions.ts";
-import { openChecked } from "../client.ts";
-import type { Call } from "../command.ts";
-import { Failure, UsageFailure } from "../failure.ts";
-import { refuseReadOnly } from "../guards.ts";
+import { nameOf, settle } from "../resources/actions.ts";
+import { openChecked } from "../resources/client.ts";
+import type { Call } from "../table/flags.ts";
+import type { patchGrammar } from "../table/resources.ts";
+import { Failure } from "../command-line/failure.ts";
+import { refuseReadOnly } from "../resources/guards.ts";
 import { InputFault } from "../input/fault.ts";
 import { type Document, type Node, parseYaml, type ScalarNode } from "../input/yaml.ts";
-import { isPatch, strategicMerge } from "../patch.ts";
-import { describe } from "../results.ts";
-import { warnOfWritten } from "../write-warnings.ts";
-import { kindFromWord, namedResource } from "../words.ts";
+import { isPatch, strategicMerge } from "../resources/patch.ts";
+import { describe } from "../resources/results.ts";
+import { warnOfWritten } from "../resources/write-warnings.ts";
+import { kindFromWord, namedResource } from "../command-line/named-resources.ts";
 
 const MOST_TRIES = 5;
 
-export async function run(call: Call): Promise<number> {
-  const [word = "", name = ""] = call.words;
-  const text = call.flags.value("patch");
-  if (text === undefined) throw new UsageFailure("--patch is missing");
+export async function run(call: Call<typeof patchGrammar>): Promise<number> {
+  const { KIND: word, NAME: name } = call.args;
   const kind = kindFromWord(word);
-  const patch = parsePatch(text);
+  const patch = parsePatch(call.flags.patch);
   await using store = await openChecked(call);
   try {
     const target = nameOf(settle({ kind, resource: namedResource(kind, name) }, call.flags));
@@ -35,7 +34,7 @@ export async function run(call: Call): Promise<number> {
         throw new Failure(`--patch: ${decoded.faults.map((fault) => `${fault.field}: ${fault.reason}`).join("; ")}`);
       refuseOtherIdentity(current, patched);
       try {
-        await warnOfWritten(call.world, store, [await store.replace(decoded.resource)]);
+        await warnOfWritten(call.io, store, [await store.replace(decoded.resource)]);
         break;
       } catch (error) {
         // Somebody wrote it meanwhile: the same fields again, on what stands there now.
@@ -45,7 +44,7 @@ export async function run(call: Call): Promise<number> {
   } catch (error) {
     throw new Failure(`Hit error: ${describe(error)}`, { cause: error });
   }
-  call.world.out(`Successfully patched 1 '${kind}' resource\n`);
+  call.io.out(`Successfully patched 1 '${kind}' resource\n`);
   return 0;
 }
 

@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import { Database } from "bun:sqlite";
 import { openDatastore, UnreadableEntry } from "../../datastore/index.ts";
 import { API_VERSION, loadSchemas, type Resource, type ResourceKey } from "../../model/index.ts";
-import { isNamespaced, MANAGED_KINDS } from "../kinds.ts";
+import { isNamespaced, MANAGED_KINDS } from "../resources/kinds.ts";
 import { CommandLine, networkSet, pool } from "../testing/command-line.ts";
 
 async function put(line: CommandLine, values: readonly Resource[]): Promise<void> {
@@ -15,7 +15,7 @@ async function put(line: CommandLine, values: readonly Resource[]): Promise<void
       type: "resource",
       kind: value.kind,
       name,
-      ...(namespace !== undefined && { namespace }),
+      namespace,
     };
     await store.apply({ key, value });
   }

@@ -1,12 +1,13 @@
 // calicoctl validate: what a write would say, without a datastore.
 import { ValidationFailed } from "../../datastore/index.ts";
 import { loadSchemas } from "../../model/index.ts";
-import { settle } from "../actions.ts";
-import type { Call } from "../command.ts";
+import { settle } from "../resources/actions.ts";
+import type { Call } from "../table/flags.ts";
+import type { writeGrammar } from "../table/resources.ts";
 import { readResources } from "../input/resources.ts";
-import { forEachResource, reportAll } from "../results.ts";
+import { forEachResource, reportAll } from "../resources/results.ts";
 
-export async function run(call: Call): Promise<number> {
+export async function run(call: Call<typeof writeGrammar>): Promise<number> {
   const inputs = await readResources(call);
   const { validateResource } = await loadSchemas();
   const results = await forEachResource(inputs, async (input) => {
@@ -14,5 +15,5 @@ export async function run(call: Call): Promise<number> {
     const checked = await validateResource(settled, { mode: "create" });
     if (!checked.ok) throw new ValidationFailed(checked.faults);
   });
-  return reportAll(call.world, results, { do: "validate", done: "validated" });
+  return reportAll(call.io, results, { do: "validate", done: "validated" });
 }

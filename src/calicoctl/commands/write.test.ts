@@ -259,11 +259,11 @@ test("TC-C23 all, some and none: wording and exit codes", async () => {
   expect(mixed.err).toStartWith("Failed to create any resources: [");
   expect((await create(networkSet("s"), pool("d", "10.5.0.0/16"))).out).toBe("Successfully created 2 resource(s)\n");
   expect((await line.run("create")).err).toContain("Usage:\n  calicoctl create --filename=<FILENAME>");
-  expect((await line.run("create", "--nope")).err).toStartWith("unknown flag: --nope\n");
+  expect((await line.run("create", "--nope")).err).toStartWith("calicoctl create: unknown flag --nope\n");
   expect(await line.run("foo")).toMatchObject({
     code: 2,
     out: "",
-    err: expect.stringMatching(/^Unknown command: "foo";/),
+    err: expect.stringMatching(/^calicoctl: unknown command "foo"\n/),
   });
   // Calico prints help or nothing and exits with 0.
   expect(await line.run("ipam", "foo")).toMatchObject({ code: 2, out: "" });

@@ -1,7 +1,7 @@
 // Names of calicoctl v1 resources as v3 names: lower case, dots and dashes only, and where that changed something a
 // piece of the original's SHA-1, so that two names never become one.
 import { createHash } from "node:crypto";
-import { addressToBigInt, ipVersion, parseAddress } from "../../lib/ip.ts";
+import { addressToBigInt, ipVersion, parseAddress } from "../../lib/ip/ip.ts";
 
 export function normalizeName(name: string): string {
   return name

@@ -7,8 +7,8 @@ import {
   tryParseAddress,
   tryParseCidr,
   tryParseNetwork,
-} from "../../lib/ip.ts";
-import { describeJson } from "../../lib/lossless-json.ts";
+} from "../../lib/ip/ip.ts";
+import { describeJson } from "../../lib/encoding/lossless-json.ts";
 import { isValueError, parseSelector } from "../../model/index.ts";
 import { ConvertFault } from "./fault.ts";
 

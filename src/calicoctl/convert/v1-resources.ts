@@ -1,5 +1,5 @@
 // Resources of calicoctl v1 as v3 resources, kind by kind.
-import { describeJson } from "../../lib/lossless-json.ts";
+import { describeJson } from "../../lib/encoding/lossless-json.ts";
 import { API_VERSION, parseAsNumber, workloadEndpointName, WorkloadNameError } from "../../model/index.ts";
 import { ConvertFault } from "./fault.ts";
 import { Fields } from "./fields.ts";
@@ -25,7 +25,7 @@ interface Converted {
   readonly name: string;
   readonly kind: string;
   readonly metadata?: object;
-  readonly spec: object;
+  readonly spec: Readonly<Record<string, unknown>>;
   readonly status?: object;
 }
 type Converter = (metadata: Fields, spec: Fields) => Converted;
@@ -207,7 +207,7 @@ export function convertV1(document: unknown): V3Document {
     kind: converted.kind,
     apiVersion: API_VERSION,
     metadata: withoutUnset({ name: converted.name, creationTimestamp: null, ...converted.metadata }),
-    spec: withoutUnset(converted.spec as Record<string, unknown>),
+    spec: withoutUnset(converted.spec),
     ...(converted.status === undefined ? {} : { status: converted.status }),
   };
 }

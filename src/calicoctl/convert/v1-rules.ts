@@ -1,6 +1,6 @@
 // Rules of calicoctl v1 policies and profiles as v3 rules: words change case, single nets join lists, tags become
 // selectors.
-import { tryParseCidr } from "../../lib/ip.ts";
+import { tryParseCidr } from "../../lib/ip/ip.ts";
 import { ConvertFault } from "./fault.ts";
 import { Fields } from "./fields.ts";
 

@@ -1,7 +1,7 @@
 // Where an archive of diagnostics ends: made where nobody else can write, then put beside who asked. That may be a folder
 // for all, so nothing that lies there under its name, a link least of all, is written to or through.
 import { chmodSync, constants, copyFileSync } from "node:fs";
-import { Failure } from "../failure.ts";
+import { Failure } from "../command-line/failure.ts";
 
 const MOST_NAMES = 10;
 

@@ -8,7 +8,7 @@ import { fullConntrack, fullNeighbourTable, missingFeatures, mixedBackends, sysc
 import { linksDown, sessionsOverLink } from "./host-links.ts";
 import { noPodGateway, partsDown, sessionsDown } from "./host-network.ts";
 import { mtuFaults } from "./host-mtu.ts";
-import { refusedByKernel } from "./host-refused.ts";
+import { rejectedByKernel } from "./host-rejected-rules.ts";
 import { missingRoutes } from "./host-routes.ts";
 import { duplicateAddresses, duplicateRouterIds, missingAddresses, otherInterface } from "./node-addresses.ts";
 import { nodeNotInDatastore } from "./node-not-in-datastore.ts";
@@ -68,7 +68,7 @@ const HOST_CHECKS: Readonly<Record<string, (host: HostFacts, inputs: Inputs) => 
   sysctls: (host, { cluster }) => sysctlFaults(cluster, host),
   "kernel modules": (host, { cluster }) => missingFeatures(cluster, host),
   "the guard table": (host) => [...closedWorkloads(host), ...ipv6WithoutRules(host)],
-  "rules that the kernel rejects": (host) => refusedByKernel(host),
+  "rules that the kernel rejects": (host) => rejectedByKernel(host),
   "the pods' gateway": (host) => noPodGateway(host),
   MTUs: (host, { cluster }) => mtuFaults(cluster, host),
   "iptables backends": (host) => mixedBackends(host),

@@ -2,61 +2,46 @@
 // of these two, so each can be tried without either.
 import {
   BgpCollector,
-  type BgpNode,
   type BgpState,
   type BirdSession,
-  type HostInterface,
   type Problem,
   type SessionSurroundings,
 } from "../../bgp/index.ts";
 import type { RouteType } from "../../kernel/index.ts";
-import { type Cidr, type IpNetwork, type IpVersion, ipVersion, tryParseAddress, tryParseCidr } from "../../lib/ip.ts";
+import { type Cidr, type IpNetwork, type IpVersion, tryParseCidr } from "../../lib/ip/ip.ts";
 import {
   API_VERSION,
   compileSelector,
+  ignoreUnreadable,
+  type IpPool,
   type KindName,
   lookupIn,
   type Matcher,
+  type Node,
   parseSelector,
+  readPool,
   type Resource,
   type ResourceOf,
-  type SpecOf,
 } from "../../model/index.ts";
 import type { StoredBlock } from "../input/cluster.ts";
 import type { AddressConnections } from "./host-connections.ts";
 import type { GuardFacts } from "./host-guard.ts";
-import type { RefusedPart } from "./host-refused.ts";
+import type { RejectedPart } from "./host-rejected-rules.ts";
 import type { FilterChain } from "./packet-filters.ts";
 import { judge, JUDGED_KINDS, type NotUsed } from "./not-used.ts";
 
 export type { StoredBlock };
 
-export interface NodeFacts extends BgpNode {
-  /** Empty when the node did not record them. */
-  readonly interfaces: readonly HostInterface[];
-}
-
-export interface PoolFacts {
-  readonly name: string;
-  readonly cidr: Cidr;
-  readonly blockSize: number;
-  readonly ipip: boolean;
-  readonly vxlan: boolean;
-  readonly disabled: boolean;
-  /** Its blocks are told to no BGP peer. */
-  readonly unannounced: boolean;
-  readonly uses: readonly string[];
-  readonly nodeSelector: string;
+export interface PoolFacts extends IpPool {
   readonly matches: Matcher;
 }
+export const usesIpip = ({ ipipMode }: IpPool): boolean => ipipMode !== "Never";
+export const usesVxlan = ({ vxlanMode }: IpPool): boolean => vxlanMode !== "Never";
 
 export interface PoolFill {
   readonly capacity: number;
   readonly available: number;
 }
-
-/** What a BGPPeer says, in its own words. */
-export type PeerSpec = SpecOf<"BGPPeer">;
 
 /** What a node last told of itself in a CalicoNodeStatus. */
 export interface ReportedStatus {
@@ -70,8 +55,7 @@ export interface ClusterFacts {
   readonly bgp: BgpState;
   /** The same without the mesh, which is everyone with everyone and needs no computing. */
   readonly withoutMesh: BgpState;
-  readonly nodes: ReadonlyMap<string, NodeFacts>;
-  readonly peerSpecs: ReadonlyMap<string, PeerSpec>;
+  readonly nodes: ReadonlyMap<string, Node>;
   readonly pools: readonly PoolFacts[];
   readonly felix: ReadonlyMap<string, ResourceOf<"FelixConfiguration">["spec"]>;
   readonly reported: ReadonlyMap<string, ReportedStatus>;
@@ -158,8 +142,8 @@ export interface HostFacts {
   readonly surroundings: (session: BirdSession) => SessionSurroundings;
   /** What the BGP service on this host left out of the plan in force. */
   readonly planProblems: readonly Problem[];
-  /** What the kernel refuses of the agent's rules. */
-  readonly refused: readonly RefusedPart[];
+  /** Rules, sets and features of calico-node that the kernel rejects. */
+  readonly rejected: readonly RejectedPart[];
   /** Parts of calico-node that ought to run: all of them, with those that do not. */
   readonly parts: readonly HostPart[];
 }
@@ -184,7 +168,6 @@ const SOURCES: Readonly<Partial<Record<keyof ClusterFacts, readonly (KindName | 
   bgp: ["Node", "BGPConfiguration", "BGPPeer", "BGPFilter", "IPPool"],
   withoutMesh: ["Node", "BGPConfiguration", "BGPPeer", "BGPFilter", "IPPool"],
   nodes: ["Node"],
-  peerSpecs: ["BGPPeer"],
   pools: ["IPPool"],
   felix: ["FelixConfiguration"],
   strictAffinity: ["IPAMConfiguration"],
@@ -225,15 +208,11 @@ function factsOf(
     resources.filter((each): each is ResourceOf<K> & Resource => each.kind === kind);
   const bgp = collector.stateFor("");
   collector.setResource("default", meshOff(of("BGPConfiguration")), "BGPConfiguration");
-  const byName = new Map(of("Node").map((node) => [node.metadata.name, node]));
   return {
     bgp,
     withoutMesh: { ...collector.stateFor(""), problems: [] },
-    nodes: new Map(
-      [...bgp.nodes].map(([name, node]) => [name, { ...node, interfaces: interfacesOf(byName.get(name)) }]),
-    ),
-    peerSpecs: new Map(of("BGPPeer").map(({ metadata, spec }) => [metadata.name, spec])),
-    pools: of("IPPool").flatMap(poolOf),
+    nodes: bgp.nodes,
+    pools: of("IPPool").flatMap(poolFacts),
     felix: new Map(of("FelixConfiguration").map(({ metadata, spec }) => [metadata.name, spec])),
     reported: new Map(of("CalicoNodeStatus").flatMap(reportOf)),
     strictAffinity: of("IPAMConfiguration").some(({ spec }) => spec.strictAffinity === true),
@@ -252,38 +231,12 @@ function meshOff(configurations: readonly ResourceOf<"BGPConfiguration">[]): Res
   return { apiVersion: API_VERSION, kind: "BGPConfiguration", metadata: { name: "default" }, spec };
 }
 
-function interfacesOf(node: ResourceOf<"Node"> | undefined): readonly HostInterface[] {
-  return (node?.spec.interfaces ?? []).map(({ name, addresses }) => ({
-    name: name ?? "",
-    addresses: (addresses ?? []).flatMap((text) => {
-      const address = tryParseAddress(text);
-      return address === undefined ? [] : [{ address }];
-    }),
-  }));
-}
-
-function poolOf({ metadata, spec }: ResourceOf<"IPPool">): readonly PoolFacts[] {
-  const cidr = tryParseCidr(spec.cidr);
-  const nodeSelector = spec.nodeSelector || "all()";
+function poolFacts(resource: Resource): readonly PoolFacts[] {
+  const pool = readPool(resource, ignoreUnreadable);
+  const nodeSelector = pool?.nodeSelector || "all()";
   const matches = tryMatcher(nodeSelector);
-  if (cidr === undefined || matches === undefined) return [];
-  return [
-    {
-      name: metadata.name,
-      cidr,
-      blockSize: spec.blockSize || (ipVersion(cidr) === 4 ? 26 : 122),
-      ipip: isOn(spec.ipipMode),
-      vxlan: isOn(spec.vxlanMode),
-      disabled: spec.disabled === true,
-      unannounced: spec.disableBGPExport === true,
-      uses: spec.allowedUses ?? ["Workload", "Tunnel"],
-      nodeSelector,
-      matches,
-    },
-  ];
+  return pool === undefined || matches === undefined ? [] : [{ ...pool, nodeSelector, matches }];
 }
-
-const isOn = (mode: string | undefined): boolean => mode !== undefined && mode !== "" && mode !== "Never";
 
 function tryMatcher(text: string): Matcher | undefined {
   try {
@@ -308,4 +261,4 @@ function reportOf({ spec, status }: ResourceOf<"CalicoNodeStatus">): readonly (r
   ];
 }
 
-export const poolCovers = (pool: PoolFacts, node: BgpNode): boolean => pool.matches(lookupIn(node.labels));
+export const poolCovers = (pool: PoolFacts, node: Node): boolean => pool.matches(lookupIn(node.labels));

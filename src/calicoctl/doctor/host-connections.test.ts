@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import type { Flow } from "../../kernel/index.ts";
-import { type IpAddress, parseCidr } from "../../lib/ip.ts";
+import { type IpAddress, parseCidr } from "../../lib/ip/ip.ts";
 import { look, only } from "../testing/findings.ts";
 import { healthy, PODS, THREE } from "../testing/healthy.ts";
 import type { KernelRoute } from "./facts.ts";

@@ -1,7 +1,7 @@
 // Finds connections of addresses that belonged to pods of this host and belong to nobody now. Established connections pass
 // before policy, so the next pod with such an address could be reached by its predecessor's connections.
-import { type Conntrack, type Flow, isRejecting, openConntrack, type RouteKernel } from "../../kernel/index.ts";
-import { type Cidr, cidrContains, cidrLength, type IpAddress, ipVersion } from "../../lib/ip.ts";
+import { type Conntrack, type Flow, isRejecting, openConntrack, type Rtnetlink } from "../../kernel/index.ts";
+import { type Cidr, cidrContains, cidrLength, type IpAddress, ipVersion } from "../../lib/ip/ip.ts";
 import { delay } from "../../lib/retry.ts";
 import type { ClusterFacts, HostFacts, KernelRoute } from "./facts.ts";
 import { type Finding, plural } from "./finding.ts";
@@ -26,7 +26,7 @@ const MOST_SHOWN = 4;
  * node leads to. Undefined if we may not read them.
  */
 export async function readStaleConnections(
-  kernel: Pick<RouteKernel, "routes">,
+  kernel: Pick<Rtnetlink, "routes">,
   node: string,
   cluster: Pick<ClusterFacts, "blocks">,
 ): Promise<readonly AddressConnections[] | undefined> {

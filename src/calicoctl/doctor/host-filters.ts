@@ -1,6 +1,6 @@
 // Whether somebody else's packet filter on this host drops what Calico lets through: pods' packets, BGP, the overlay.
-import { type Cidr, cidrsOverlap, tryParseCidr } from "../../lib/ip.ts";
-import type { ClusterFacts, HostFacts } from "./facts.ts";
+import { type Cidr, cidrsOverlap, tryParseCidr } from "../../lib/ip/ip.ts";
+import { type ClusterFacts, type HostFacts, usesVxlan } from "./facts.ts";
 import { type Finding, listed } from "./finding.ts";
 import type { FilterChain, FilterRule } from "./packet-filters.ts";
 
@@ -19,7 +19,7 @@ export function* foreignFilters(cluster: ClusterFacts, host: HostFacts): Generat
 }
 
 function* dropsOfPods(cluster: ClusterFacts, host: HostFacts, chain: FilterChain): Generator<Finding> {
-  const pools = cluster.pools.filter(({ disabled }) => !disabled).map(({ cidr }) => cidr);
+  const pools = cluster.pools.filter(({ isDisabled }) => !isDisabled).map(({ cidr }) => cidr);
   const named = chain.rules.filter((rule) => rule.verdict === "drop" && isAboutPods(rule, pools));
   if (named.length > 0) {
     yield finding(host, chain, {
@@ -47,7 +47,7 @@ function* dropsOfPods(cluster: ClusterFacts, host: HostFacts, chain: FilterChain
 function* dropsOfHost(cluster: ClusterFacts, host: HostFacts, chain: FilterChain): Generator<Finding> {
   const sessions = [...(host.birds[4]?.sessions ?? []), ...(host.birds[6]?.sessions ?? [])];
   const waits = sessions.filter(({ kind, state }) => kind !== "other" && state !== "up");
-  const hasVxlan = cluster.pools.some(({ vxlan, disabled }) => vxlan && !disabled);
+  const hasVxlan = cluster.pools.some((pool) => usesVxlan(pool) && !pool.isDisabled);
   const needs = [
     { what: "BGP", port: BGP_PORT, protocol: "tcp", isNeeded: sessions.length > 0, fails: waits.length > 0 },
     { what: "the VXLAN overlay", port: VXLAN_PORT, protocol: "udp", isNeeded: hasVxlan, fails: hasVxlan },

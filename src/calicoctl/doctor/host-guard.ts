@@ -1,11 +1,11 @@
 // Whether workloads of this host are closed by a guard table that no agent opens, or reach the host by IPv6 without policy.
-import { type GuardForm, guardForm, hasPolicyRules, Nft } from "../../kernel/index.ts";
-import type { IpVersion } from "../../lib/ip.ts";
+import { type GuardState, guardState, hasPolicyRules, Nft } from "../../kernel/index.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
 import type { HostFacts } from "./facts.ts";
 import type { Finding } from "./finding.ts";
 
 export interface GuardFacts {
-  readonly form: GuardForm;
+  readonly state: GuardState;
   /** The families for which an agent has policy rules in the kernel. */
   readonly policyFor: readonly IpVersion[];
 }
@@ -14,17 +14,17 @@ export interface GuardFacts {
 export async function readGuard(): Promise<GuardFacts | undefined> {
   try {
     using nft = new Nft();
-    const form = guardForm(nft);
+    const state = guardState(nft);
     const policyFor: IpVersion[] = [];
     for (const version of [4, 6] as const) if (await hasPolicyRules(nft, version)) policyFor.push(version);
-    return { form, policyFor };
+    return { state, policyFor };
   } catch {
     return undefined;
   }
 }
 
 export function* closedWorkloads(host: HostFacts): Generator<Finding> {
-  if (host.guard?.form !== "closed") return;
+  if (host.guard?.state !== "closed") return;
   const felix = host.parts.find(({ name }) => name === "felix");
   yield {
     id: "workloads-closed",
@@ -44,7 +44,7 @@ export function* closedWorkloads(host: HostFacts): Generator<Finding> {
 
 export function* ipv6WithoutRules(host: HostFacts): Generator<Finding> {
   const { guard } = host;
-  if (guard === undefined || guard.form !== "absent") return;
+  if (guard === undefined || guard.state !== "absent") return;
   if (!guard.policyFor.includes(4) || guard.policyFor.includes(6)) return;
   if (host.sysctl("net/ipv6/conf/all/disable_ipv6") !== "0") return;
   yield {

@@ -1,6 +1,6 @@
 // Whether this host's kernel is set up for forwarding pods' packets, and has what the pools ask for.
-import type { IpVersion } from "../../lib/ip.ts";
-import type { ClusterFacts, HostFacts, RuleCount } from "./facts.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
+import { type ClusterFacts, type HostFacts, type RuleCount, usesIpip, usesVxlan } from "./facts.ts";
 import { type Finding, listed } from "./finding.ts";
 
 interface WantedSysctl {
@@ -88,7 +88,7 @@ export function* fullConntrack(host: HostFacts): Generator<Finding> {
 
 export function* missingFeatures(cluster: ClusterFacts, host: HostFacts): Generator<Finding> {
   const node = cluster.nodes.get(host.node);
-  const pools = cluster.pools.filter((pool) => !pool.disabled);
+  const pools = cluster.pools.filter((pool) => !pool.isDisabled);
   const felix = [cluster.felix.get(`node.${host.node}`), cluster.felix.get("default")];
   const setting = <T>(read: (spec: NonNullable<(typeof felix)[number]>) => T | undefined): T | undefined =>
     felix.flatMap((spec) => (spec === undefined ? [] : (read(spec) ?? []))).at(0) as T | undefined;
@@ -96,8 +96,8 @@ export function* missingFeatures(cluster: ClusterFacts, host: HostFacts): Genera
   const needs: { module: string; has: boolean; why: string; config: string; otherwise: string }[] = [];
   const need = (module: string, has: boolean, why: string, config: string, otherwise: string) =>
     needs.push({ module, has: has || host.hasModule(module), why, config, otherwise });
-  const vxlan = pools.filter((pool) => pool.vxlan).map(({ name }) => name);
-  const ipip = pools.filter((pool) => pool.ipip).map(({ name }) => name);
+  const vxlan = pools.filter((pool) => usesVxlan(pool)).map(({ name }) => name);
+  const ipip = pools.filter((pool) => usesIpip(pool)).map(({ name }) => name);
   if (vxlan.length > 0)
     need("vxlan", named("vxlan.calico"), `pool ${listed(vxlan)} has vxlanMode`, "VXLAN", "set vxlanMode: Never");
   if (ipip.length > 0 && node?.networks[4] !== undefined)

@@ -1,5 +1,5 @@
 // Checks that the interfaces that lead to other nodes and BGP peers are up and have a carrier.
-import { cidrContains, type IpAddress, type IpVersion, ipVersion, maskCidr } from "../../lib/ip.ts";
+import { cidrContains, type IpAddress, type IpVersion, ipVersion, maskCidr } from "../../lib/ip/ip.ts";
 import type { ClusterFacts, HostFacts, HostLink } from "./facts.ts";
 import { type Finding, listed } from "./finding.ts";
 
@@ -30,7 +30,7 @@ export function* linksDown(cluster: ClusterFacts, host: HostFacts): Generator<Fi
         : `ip link set ${link.name} up`,
       node: host.node,
       interface: link.name,
-      ...(own[0] === undefined ? {} : { address: own[0] }),
+      address: own[0],
     };
   }
 }

@@ -1,13 +1,13 @@
 // Checks that no interface of the host accepts packets that the path to other nodes does not carry.
-import { MTU_SETTINGS, type MtuSetting } from "../mtu-settings.ts";
+import { MTU_SETTINGS, type MtuSetting } from "../resources/mtu-settings.ts";
 import type { ClusterFacts, HostFacts, HostLink } from "./facts.ts";
 import { type Finding, listed, patch } from "./finding.ts";
 
 /** The interface of each tunnel, the setting of its MTU, and the pool mode that uses it. */
-const TUNNELS: readonly { link: string; setting: MtuSetting; pool: "vxlan" | "ipip" | undefined }[] = [
-  { link: "vxlan.calico", setting: "vxlanMTU", pool: "vxlan" },
-  { link: "vxlan-v6.calico", setting: "vxlanMTUV6", pool: "vxlan" },
-  { link: "tunl0", setting: "ipipMTU", pool: "ipip" },
+const TUNNELS: readonly { link: string; setting: MtuSetting; pool: "vxlanMode" | "ipipMode" | undefined }[] = [
+  { link: "vxlan.calico", setting: "vxlanMTU", pool: "vxlanMode" },
+  { link: "vxlan-v6.calico", setting: "vxlanMTUV6", pool: "vxlanMode" },
+  { link: "tunl0", setting: "ipipMTU", pool: "ipipMode" },
   { link: "wireguard.cali", setting: "wireguardMTU", pool: undefined },
   { link: "wg-v6.cali", setting: "wireguardMTUV6", pool: undefined },
 ];
@@ -116,8 +116,8 @@ function mtuFault(
   };
 }
 
-const isUsed = (cluster: ClusterFacts, pool: "vxlan" | "ipip" | undefined): boolean =>
-  pool === undefined || cluster.pools.some((each) => each[pool]);
+const isUsed = (cluster: ClusterFacts, mode: "vxlanMode" | "ipipMode" | undefined): boolean =>
+  mode === undefined || cluster.pools.some((pool) => pool[mode] !== "Never");
 
 /** The link the Node's address is on, or a narrower way to some other node. */
 function smallestPath(cluster: ClusterFacts, host: HostFacts) {

@@ -17,7 +17,7 @@ export function* noPodGateway(host: HostFacts): Generator<Finding> {
     evidence: ["the kernel finds no route to 169.254.1.1", `${pods.length} pod interfaces on this host`],
     fix: "add a default route (ip route add default via GATEWAY); where there is none to have, ip route add 169.254.1.1/32 dev INTERFACE will do",
     node: host.node,
-    ...(pods[0] === undefined ? {} : { interface: pods[0] }),
+    interface: pods[0],
     setting: "ip route add default via <gateway>",
   };
 }

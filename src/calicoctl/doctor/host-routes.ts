@@ -1,7 +1,7 @@
 // Checks that this host's kernel has routes to the blocks of the other nodes.
 import { isRejecting } from "../../kernel/index.ts";
-import { type Cidr, cidrContains, cidrLength, ipVersion } from "../../lib/ip.ts";
-import type { ClusterFacts, HostFacts, KernelRoute, PoolFacts } from "./facts.ts";
+import { type Cidr, cidrContains, cidrLength, ipVersion } from "../../lib/ip/ip.ts";
+import { type ClusterFacts, type HostFacts, type KernelRoute, type PoolFacts, usesIpip, usesVxlan } from "./facts.ts";
 import { type Finding, listed, patch, plural } from "./finding.ts";
 
 /** One finding for all blocks of a pool that are missing for the same reason. */
@@ -14,7 +14,7 @@ export function* missingRoutes(cluster: ClusterFacts, host: HostFacts): Generato
     const node = cluster.nodes.get(owner ?? "");
     const address = node?.networks[ipVersion(cidr)]?.address;
     const session = host.birds[ipVersion(cidr)]?.sessions.find(({ neighbor }) => neighbor === address);
-    const isOurs = pool?.vxlan === true || pool?.ipip === true;
+    const isOurs = pool !== undefined && (usesVxlan(pool) || usesIpip(pool));
     // A node we do not speak with directly may be reached by the way of a router's default route.
     if (pool === undefined || node === undefined || (!isOurs && session?.state !== "up")) return [];
     return [{ cidr, pool, node: node.name, route }];
@@ -31,7 +31,7 @@ export function* missingRoutes(cluster: ClusterFacts, host: HostFacts): Generato
         ...blocks
           .slice(0, 4)
           .map(({ cidr, node, route }) => `${cidr} of ${node}: ${route === undefined ? "no route" : described(route)}`),
-        ...(pool.unannounced ? [] : filtering(cluster)),
+        ...(pool.disableBgpExport ? [] : filtering(cluster)),
       ],
       node: host.node,
     };
@@ -63,11 +63,11 @@ const rejects = (route: KernelRoute | undefined, block: Cidr): boolean =>
   route !== undefined && isRejecting(route.type) && cidrLength(route.destination) >= cidrLength(block);
 
 /** Peerings that pass routes through filters: the first to suspect. */
-const filtering = ({ peerSpecs }: ClusterFacts): readonly string[] =>
-  [...peerSpecs]
-    .filter(([, { filters }]) => (filters ?? []).length > 0)
+const filtering = ({ bgp }: ClusterFacts): readonly string[] =>
+  [...bgp.peers.values()]
+    .filter(({ filters }) => filters.length > 0)
     .slice(0, 4)
-    .map(([name, { filters }]) => `BGPPeer ${name} passes routes through BGPFilter ${listed(filters ?? [])}`);
+    .map(({ name, filters }) => `BGPPeer ${name} passes routes through BGPFilter ${listed(filters)}`);
 
 function leadsInto(route: KernelRoute | undefined): boolean {
   return route !== undefined && !route.destination.endsWith("/0") && route.type === "unicast";
@@ -77,13 +77,13 @@ const described = ({ type, destination }: KernelRoute): string =>
   destination.endsWith("/0") ? "the default route only" : `${type} ${destination}`;
 
 function reason(pool: PoolFacts, { node }: HostFacts): Pick<Finding, "cause" | "fix" | "setting"> {
-  if (pool.unannounced && !pool.vxlan)
+  if (pool.disableBgpExport && !usesVxlan(pool))
     return {
       cause: `IPPool ${pool.name} has disableBGPExport: nodes tell nobody of its blocks, not even each other`,
       fix: `${patch("ippool", pool.name, { disableBGPExport: false })}; to hide them from routers only, use a BGPFilter on those peers`,
       setting: `IPPool(${pool.name}) spec.disableBGPExport: false`,
     };
-  if (pool.vxlan || pool.ipip)
+  if (usesVxlan(pool) || usesIpip(pool))
     return {
       cause: "the agent writes these routes by itself, and has not: it does not work, or the tunnel is not there",
       fix: "calicoctl node status, ip -d link show type vxlan, and the agent's log; restarting calico-node writes them again",

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { ids, look, only } from "../testing/findings.ts";
 import { healthy, link, node, PODS, pool, resource, session, THREE } from "../testing/healthy.ts";
 import type { HostFacts } from "./facts.ts";
-import { readRefused, refusedNote } from "./host-refused.ts";
+import { readRejected, rejectedNote } from "./host-rejected-rules.ts";
 
 describe("the host", () => {
   const cluster = [PODS, ...THREE];
@@ -65,18 +65,18 @@ describe("the host", () => {
 
   test("workloads that nobody opens, and IPv6 without rules", () => {
     const felix = { name: "felix", isRunning: false, detail: "its process has ended" };
-    const closed = { ...healthy, guard: { form: "closed", policyFor: [] }, parts: [felix] } as const;
+    const closed = { ...healthy, guard: { state: "closed", policyFor: [] }, parts: [felix] } as const;
     expect(only(look(cluster, closed), "workloads-closed")).toMatchObject({
       severity: "error",
       evidence: ["the nftables table inet calico-guard has its closed form", "Felix does not run"],
     });
     const sysctl = (path: string) => (path === "net/ipv6/conf/all/disable_ipv6" ? "0" : healthy.sysctl(path));
-    const left = { ...healthy, sysctl, guard: { form: "absent", policyFor: [4] } } as const;
+    const left = { ...healthy, sysctl, guard: { state: "absent", policyFor: [4] } } as const;
     expect(only(look(cluster, left), "ipv6-without-rules").setting).toContain("ipv6Support");
     const fine: readonly Partial<typeof healthy>[] = [
-      { guard: { form: "absent", policyFor: [4, 6] } },
-      { guard: { form: "absent", policyFor: [] } },
-      { guard: { form: "normal", policyFor: [4] } },
+      { guard: { state: "absent", policyFor: [4, 6] } },
+      { guard: { state: "absent", policyFor: [] } },
+      { guard: { state: "normal", policyFor: [4] } },
       { guard: undefined },
       { sysctl: healthy.sysctl },
     ];
@@ -203,40 +203,40 @@ describe("the host", () => {
   });
 });
 
-describe("what the kernel refuses", () => {
-  const rule = { kind: "rule", where: "ip calico filter-cali-pi-x, number 1" } as const;
+describe("rules that the kernel rejects", () => {
+  const rule = { kind: "rule", where: "ip calico filter-cali-pi-x rule 1" } as const;
   const limit = "ingressMaxConnections (nft_connlimit)";
 
-  test("is told by setting, as an error where it closes something", () => {
+  test("are grouped by setting, as an error if packets are dropped", () => {
     const host: HostFacts = {
       ...healthy,
-      refused: [
-        { ...rule, setting: limit, instead: "it is left out", error: "add rule: ENOENT" },
-        { ...rule, where: "elsewhere", setting: limit, instead: "it is left out" },
-        { ...rule, instead: "packets that come to its place are dropped" },
+      rejected: [
+        { ...rule, setting: limit, instead: "the rule is omitted", error: "add rule: ENOENT" },
+        { ...rule, where: "elsewhere", setting: limit, instead: "the rule is omitted" },
+        { ...rule, instead: "all packets that reach the rule are dropped" },
       ],
     };
     const found = look([PODS, ...THREE], host);
     expect(found.map(({ id, severity, setting }) => ({ id, severity, setting }))).toEqual([
-      { id: "refused-by-kernel", severity: "error", setting: undefined },
-      { id: "refused-by-kernel", severity: "warning", setting: limit },
+      { id: "rejected-by-kernel", severity: "error", setting: undefined },
+      { id: "rejected-by-kernel", severity: "warning", setting: limit },
     ]);
-    expect(found[0]?.problem).toContain("refuses 1 rule: traffic that policy may allow is dropped");
-    expect(found[1]?.problem).toBe("the kernel of n1 refuses 2 rules");
-    expect(found[1]?.evidence[0]).toBe("ip calico filter-cali-pi-x, number 1: add rule: ENOENT: it is left out");
-    expect(refusedNote(host.refused)).toContain("refuses 1 rule or set");
-    expect(refusedNote(host.refused.slice(0, 2))).toBeUndefined();
+    expect(found[0]?.problem).toContain("rejects 1 rule: traffic that policy may allow is dropped");
+    expect(found[1]?.problem).toBe("the kernel of n1 rejects 2 rules");
+    expect(found[1]?.evidence[0]).toBe("ip calico filter-cali-pi-x rule 1: add rule: ENOENT: the rule is omitted");
+    expect(rejectedNote(host.rejected)).toContain("rejects 1 rule or set");
+    expect(rejectedNote(host.rejected.slice(0, 2))).toBeUndefined();
   });
 
-  test("is read from the agent's file; no file and one that is none are nothing", () => {
-    const folder = mkdtempSync(join(tmpdir(), "calico-refused-"));
+  test("are read from Felix' file; a missing or invalid file counts as empty", () => {
+    const folder = mkdtempSync(join(tmpdir(), "calico-rejected-"));
     try {
-      const file = join(folder, "refused.json");
-      expect(readRefused(file)).toEqual([]);
+      const file = join(folder, "rejected.json");
+      expect(readRejected(file)).toEqual([]);
       writeFileSync(file, "[{");
-      expect(readRefused(file)).toEqual([]);
-      writeFileSync(file, JSON.stringify([{ ...rule, says: "x", instead: "it is left out" }, 7]));
-      expect(readRefused(file)).toEqual([{ ...rule, instead: "it is left out" }]);
+      expect(readRejected(file)).toEqual([]);
+      writeFileSync(file, JSON.stringify([{ ...rule, definition: "x", instead: "the rule is omitted" }, 7]));
+      expect(readRejected(file)).toEqual([{ ...rule, instead: "the rule is omitted" }]);
     } finally {
       rmSync(folder, { recursive: true });
     }

@@ -7,8 +7,9 @@ import {
   otherNetworks,
   routerIdOf,
 } from "../../bgp/index.ts";
-import { type Cidr, cidrLength, type IpVersion, ipVersion, maskCidr } from "../../lib/ip.ts";
-import type { ClusterFacts, HostFacts, NodeFacts } from "./facts.ts";
+import { type Cidr, cidrLength, type IpVersion, ipVersion, maskCidr } from "../../lib/ip/ip.ts";
+import type { Node } from "../../model/index.ts";
+import type { ClusterFacts, HostFacts } from "./facts.ts";
 import { type Finding, listed } from "./finding.ts";
 import { nodesByAddress, type PeerFacts, type Plans } from "./plans.ts";
 
@@ -18,8 +19,12 @@ const methodFor = (version: IpVersion, nic: string): string =>
   `${variable(version)}_AUTODETECTION_METHOD=interface=${nic}`;
 
 /** The host's own interfaces say more than what the node once recorded. */
-export function interfacesOf(node: NodeFacts, host: HostFacts | undefined): readonly HostInterface[] {
-  if (host?.node !== node.name) return node.interfaces;
+export function interfacesOf(node: Node, host: HostFacts | undefined): readonly HostInterface[] {
+  if (host?.node !== node.name)
+    return node.interfaces.map(({ name, addresses }) => ({
+      name,
+      addresses: addresses.map((address) => ({ address })),
+    }));
   return host.links.map(({ name, networks }) => ({ name, addresses: networks }));
 }
 
@@ -134,8 +139,8 @@ export function* otherInterface(cluster: ClusterFacts, plans: Plans, host?: Host
 }
 
 /** Finds the nodes whose address lies in a network. */
-function nodeFinder(cluster: ClusterFacts): (network: Cidr) => readonly NodeFacts[] {
-  const byLength = new Map<string, ReadonlyMap<string, readonly NodeFacts[]>>();
+function nodeFinder(cluster: ClusterFacts): (network: Cidr) => readonly Node[] {
+  const byLength = new Map<string, ReadonlyMap<string, readonly Node[]>>();
   return (network) => {
     const version = ipVersion(network);
     const length = cidrLength(network);
@@ -151,7 +156,7 @@ function nodeFinder(cluster: ClusterFacts): (network: Cidr) => readonly NodeFact
 }
 
 /** A node's sessions with some others. */
-function* sessionsWith(plans: Plans, node: NodeFacts, others: readonly NodeFacts[]): Generator<PeerFacts> {
+function* sessionsWith(plans: Plans, node: Node, others: readonly Node[]): Generator<PeerFacts> {
   for (const other of others)
     for (const version of VERSIONS) {
       const sort = plans.sortOf.get(other.name);
@@ -165,7 +170,7 @@ function* sessionsWith(plans: Plans, node: NodeFacts, others: readonly NodeFacts
 function expectsOther(
   cluster: ClusterFacts,
   host: HostFacts | undefined,
-  node: NodeFacts,
+  node: Node,
   peer: PeerFacts,
   { holder: carrier, interface: nic, address }: OtherNetwork,
 ): Finding {

@@ -3,15 +3,16 @@
 // the network of all of them; a node in another network probably has the address of another interface. A peer that is in
 // the network of none of its nodes is meant to be several hops away.
 import { asNumberOf } from "../../bgp/index.ts";
-import { type Cidr, cidrContains, type IpAddress, type IpVersion, ipVersion, maskCidr } from "../../lib/ip.ts";
-import type { ClusterFacts, HostFacts, NodeFacts } from "./facts.ts";
+import { type Cidr, cidrContains, type IpAddress, type IpVersion, ipVersion, maskCidr } from "../../lib/ip/ip.ts";
+import type { Node } from "../../model/index.ts";
+import { type ClusterFacts, type HostFacts, usesVxlan } from "./facts.ts";
 import { type Finding, listed, patch } from "./finding.ts";
 import { interfacesOf, stateOf } from "./node-addresses.ts";
 import { nodesOf, nodesWithoutSession } from "./peerings.ts";
 import { nodesByAddress, type PeerFacts, type Plans } from "./plans.ts";
 
 interface PeerOfNode {
-  readonly node: NodeFacts;
+  readonly node: Node;
   readonly peer: PeerFacts;
   readonly neighbor: IpAddress;
 }
@@ -46,7 +47,7 @@ export function* peersOfOtherNetworks(cluster: ClusterFacts, plans: Plans, host?
   yield* peersOfNoNode(cluster, plans);
 }
 
-function networkOf({ networks }: NodeFacts, version: IpVersion): Cidr | undefined {
+function networkOf({ networks }: Node, version: IpVersion): Cidr | undefined {
   const own = networks[version];
   return own === undefined || own.length >= SINGLE_HOST[version] ? undefined : maskCidr(own.address, own.length);
 }
@@ -55,7 +56,7 @@ const isInNetwork = (network: Cidr | undefined, address: IpAddress): boolean =>
   network !== undefined && cidrContains(network, address);
 
 /** Then `otherInterface` knows whether the peer is in the network of another interface. */
-const hasRecordedInterfaces = (node: NodeFacts, version: IpVersion, host: HostFacts | undefined): boolean =>
+const hasRecordedInterfaces = (node: Node, version: IpVersion, host: HostFacts | undefined): boolean =>
   interfacesOf(node, host).some(({ addresses }) => addresses.some(({ address }) => ipVersion(address) === version));
 
 const isReachedByGateway = ({ bgp }: ClusterFacts, { because }: PeerFacts): boolean =>
@@ -118,8 +119,8 @@ const recorded = ({ node, peer }: PeerOfNode, version: IpVersion): string => {
  * shows that BGP is to be used.
  */
 function* peersOfNoNode(cluster: ClusterFacts, plans: Plans): Generator<Finding> {
-  const pools = cluster.pools.filter(({ disabled }) => !disabled);
-  if (pools.length > 0 && pools.every(({ vxlan }) => vxlan)) return;
+  const pools = cluster.pools.filter(({ isDisabled }) => !isDisabled);
+  if (pools.length > 0 && pools.every(usesVxlan)) return;
   const alone = nodesWithoutSession(cluster, plans);
   const byAddress = nodesByAddress(cluster);
   for (const peer of alone.length === 0 ? [] : cluster.bgp.peers.values()) {

@@ -200,7 +200,7 @@ describe("sorts of nodes", () => {
                 `n${i}`,
                 `10.0.0.${i}/24`,
                 {
-                  ...(as === undefined ? {} : { asNumber: as }),
+                  asNumber: as,
                   ...(reflects && role === "rr" ? { routeReflectorClusterID: "1.0.0.1" } : {}),
                   ...(isV6 ? { ipv6Address: `fd00::${i}/64` } : {}),
                 },

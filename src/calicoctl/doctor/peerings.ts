@@ -1,20 +1,18 @@
 // Whether the peerings that are written down lead anywhere, and whether routes find their way along them.
-import { asNumberOf, type BgpNode, type BgpPeer, matchesNode } from "../../bgp/index.ts";
-import type { ClusterFacts, HostFacts, NodeFacts } from "./facts.ts";
+import { asNumberOf } from "../../bgp/index.ts";
+import { type BgpPeer, isForNode, type Node } from "../../model/index.ts";
+import { type ClusterFacts, type HostFacts, usesVxlan } from "./facts.ts";
 import { type Finding, listed, patch, plural } from "./finding.ts";
 import { type NodeSort, nodesByAddress, type Plans } from "./plans.ts";
 
 const isGlobal = (peer: BgpPeer): boolean => peer.node === undefined && peer.nodeSelector === undefined;
 
 /** The nodes that a BGPPeer is for. */
-export function nodesOf(
-  { nodes }: ClusterFacts,
-  { node, nodeSelector }: Pick<BgpPeer, "node" | "nodeSelector">,
-): readonly NodeFacts[] {
-  if (nodeSelector !== undefined) return [...nodes.values()].filter((each) => matchesNode(nodeSelector, each));
-  if (node === undefined) return [...nodes.values()];
-  const named = nodes.get(node);
-  return named === undefined ? [] : [named];
+export function nodesOf({ nodes }: ClusterFacts, peer: BgpPeer): readonly Node[] {
+  const named = peer.node === undefined ? undefined : nodes.get(peer.node);
+  // There may be as many peers that name a node as nodes: such a peer is compared with that node only.
+  const candidates = peer.nodeSelector !== undefined || named === undefined ? [...nodes.values()] : [named];
+  return candidates.filter((node) => isForNode(peer, node));
 }
 
 export function* asMismatches(cluster: ClusterFacts): Generator<Finding> {
@@ -50,13 +48,12 @@ export function* matchNothing(cluster: ClusterFacts): Generator<Finding> {
   if (cluster.nodes.size === 0) return;
   const nodes = [...cluster.nodes.values()];
   for (const peer of cluster.bgp.peers.values()) {
-    const spec = cluster.peerSpecs.get(peer.name);
     const empty: [field: string, value: string][] = [];
     if (nodesOf(cluster, peer).length === 0)
-      empty.push(peer.node === undefined ? ["nodeSelector", spec?.nodeSelector ?? ""] : ["node", peer.node]);
+      empty.push(peer.node === undefined ? ["nodeSelector", peer.nodeSelector?.text ?? ""] : ["node", peer.node]);
     const { peerSelector } = peer;
-    if (peerSelector !== undefined && !nodes.some((node) => matchesNode(peerSelector, node)))
-      empty.push(["peerSelector", spec?.peerSelector ?? ""]);
+    if (peerSelector !== undefined && !nodes.some((node) => peerSelector.matches(node.labels)))
+      empty.push(["peerSelector", peerSelector.text]);
     for (const [field, value] of empty)
       yield {
         id: "selector-matches-nothing",
@@ -93,7 +90,7 @@ export function* matchNothing(cluster: ClusterFacts): Generator<Finding> {
   }
 }
 
-const labelsOf = (nodes: readonly BgpNode[]): readonly string[] =>
+const labelsOf = (nodes: readonly Node[]): readonly string[] =>
   [...new Set(nodes.flatMap(({ labels }) => Object.entries(labels).map(([key, value]) => `${key}=${value}`)))].sort();
 
 /** Of two BGPPeers for one address and port, the one that does not count. */
@@ -168,22 +165,22 @@ export function* leftOut(
 }
 
 /** Nodes that are not in the mesh and have no other session either. */
-export function nodesWithoutSession(cluster: ClusterFacts, plans: Plans): readonly NodeFacts[] {
+export function nodesWithoutSession(cluster: ClusterFacts, plans: Plans): readonly Node[] {
   const nodes = nodesWithAddress(cluster);
   if (nodes.length < 2) return [];
-  const isMeshed = (node: BgpNode) =>
+  const isMeshed = (node: Node) =>
     isMeshOn(cluster) &&
     node.clusterId === undefined &&
     nodes.some((other) => other.name !== node.name && other.clusterId === undefined);
   return nodes.filter((node) => !isMeshed(node) && plans.sortOf.get(node.name)?.hasSessions === false);
 }
 
-const nodesWithAddress = (cluster: ClusterFacts): readonly NodeFacts[] =>
+const nodesWithAddress = (cluster: ClusterFacts): readonly Node[] =>
   [...cluster.nodes.values()].filter((node) => node.networks[4] ?? node.networks[6]);
 const isMeshOn = (cluster: ClusterFacts): boolean => cluster.bgp.configurations.get("default")?.meshEnabled !== false;
 
 export function* isolatedNodes(cluster: ClusterFacts, plans: Plans): Generator<Finding> {
-  if (!cluster.pools.some((pool) => !pool.disabled && !pool.vxlan)) return; // no routes to pods depend on BGP
+  if (!cluster.pools.some((pool) => !pool.isDisabled && !usesVxlan(pool))) return; // no routes to pods depend on BGP
   const nodes = nodesWithAddress(cluster);
   const alone = nodesWithoutSession(cluster, plans);
   if (alone.length === 0) return;

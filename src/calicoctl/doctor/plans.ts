@@ -1,17 +1,9 @@
 // What the nodes do in BGP but for the mesh, computed once for each sort of node. Nodes that differ in name and address
 // only do the same, so three of a sort stand for all of it: with everyone peering with everyone, a thousand nodes have a
 // million sessions, and three have six.
-import {
-  asNumberOf,
-  type BgpNode,
-  type BgpPeer,
-  type BgpState,
-  matchesNode,
-  type PlannedPeer,
-  type Problem,
-  plan,
-} from "../../bgp/index.ts";
-import type { IpVersion } from "../../lib/ip.ts";
+import { asNumberOf, type BgpState, type PlannedPeer, type Problem, plan } from "../../bgp/index.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
+import type { BgpPeer, Node } from "../../model/index.ts";
 import type { ClusterFacts } from "./facts.ts";
 
 /** Of a session what findings need. */
@@ -109,7 +101,7 @@ export function nodesByAddress({ nodes }: Pick<BgpState, "nodes">): ReadonlyMap<
 }
 
 /** Says of a node what its sessions follow from; one that a BGPPeer or a configuration means by itself is its own sort. */
-function sorter(state: BgpState): (node: BgpNode) => string {
+function sorter(state: BgpState): (node: Node) => string {
   const peers = [...state.peers.values()];
   const meant = new Set<string>(peers.flatMap(({ peerAddress }) => peerAddress?.address ?? []));
   const seen = new Set<string>();
@@ -135,7 +127,7 @@ function sorter(state: BgpState): (node: BgpNode) => string {
       addresses.map((address) => (address === undefined ? "-" : "+")).join(""),
       asNumberOf(state, node),
       clusterId ?? "",
-      selectors.map((selector) => (matchesNode(selector, node) ? "1" : "0")).join(""),
+      selectors.map((selector) => (selector.matches(node.labels) ? "1" : "0")).join(""),
     ].join(" ");
   };
 }

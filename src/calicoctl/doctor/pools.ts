@@ -1,5 +1,14 @@
 // Whether pools keep out of each other's way, of the hosts' and the services' addresses, and have blocks for all nodes.
-import { type Cidr, cidrContains, cidrLength, cidrsOverlap, ipVersion, maskCidr, tryParseCidr } from "../../lib/ip.ts";
+import {
+  addressBits,
+  type Cidr,
+  cidrContains,
+  cidrLength,
+  cidrsOverlap,
+  ipVersion,
+  maskCidr,
+  tryParseCidr,
+} from "../../lib/ip/ip.ts";
 import { type ClusterFacts, type HostFacts, type PoolFacts, poolCovers } from "./facts.ts";
 import { type Finding, listed, patch, plural } from "./finding.ts";
 
@@ -81,7 +90,8 @@ export function* poolsOnServices(cluster: ClusterFacts): Generator<Finding> {
   );
   for (const pool of cluster.pools)
     for (const { field, cidr } of ranges) {
-      const isForServices = field === "serviceLoadBalancerIPs" && pool.uses.every((use) => use === "LoadBalancer");
+      const isForServices =
+        field === "serviceLoadBalancerIPs" && pool.allowedUses.every((use) => use === "LoadBalancer");
       if (!cidrsOverlap(pool.cidr, cidr) || isForServices) continue;
       yield {
         ...poolFault(pool, "pool-overlaps-services"),
@@ -106,8 +116,10 @@ const poolFault = (pool: PoolFacts, id: string) => ({
 /** Nodes on which no pod gets an address of a family that there are pools for. */
 export function* nodesWithoutPool(cluster: ClusterFacts): Generator<Finding> {
   for (const version of [4, 6] as const) {
-    const pools = cluster.pools.filter(({ cidr, uses }) => ipVersion(cidr) === version && uses.includes("Workload"));
-    const enabled = pools.filter(({ disabled }) => !disabled);
+    const pools = cluster.pools.filter(
+      ({ cidr, allowedUses }) => ipVersion(cidr) === version && allowedUses.includes("Workload"),
+    );
+    const enabled = pools.filter(({ isDisabled }) => !isDisabled);
     const without = [...cluster.nodes.values()].filter((node) => !enabled.some((pool) => poolCovers(pool, node)));
     if (pools.length === 0 || without.length === 0) continue;
     const names = without.map(({ name }) => name);
@@ -119,8 +131,8 @@ export function* nodesWithoutPool(cluster: ClusterFacts): Generator<Finding> {
       cause: `new pods there stay in ContainerCreating, and the CNI plugin says "cannot find a qualified ippool" or "no configured Calico pools"; pods that run keep their addresses`,
       evidence: pools
         .slice(0, 8)
-        .map(({ name, disabled, nodeSelector }) =>
-          disabled ? `IPPool(${name}) is disabled` : `IPPool(${name}) is for nodes with ${nodeSelector}`,
+        .map(({ name, isDisabled, nodeSelector }) =>
+          isDisabled ? `IPPool(${name}) is disabled` : `IPPool(${name}) is for nodes with ${nodeSelector}`,
         ),
       fix:
         enabled.length === 0
@@ -137,7 +149,7 @@ const NEARLY_FULL = 0.95;
 export function* fullPools(cluster: ClusterFacts): Generator<Finding> {
   for (const pool of cluster.pools) {
     const fill = cluster.fill.get(pool.cidr);
-    if (fill === undefined || pool.disabled || fill.available > fill.capacity * (1 - NEARLY_FULL)) continue;
+    if (fill === undefined || pool.isDisabled || fill.available > fill.capacity * (1 - NEARLY_FULL)) continue;
     const isFull = fill.available <= 0;
     yield {
       id: "pool-full",
@@ -155,7 +167,7 @@ export function* fullPools(cluster: ClusterFacts): Generator<Finding> {
 export function* tooFewBlocks(cluster: ClusterFacts): Generator<Finding> {
   for (const pool of cluster.pools) {
     const nodes = [...cluster.nodes.values()].filter((node) => poolCovers(pool, node));
-    const isForPods = pool.uses.includes("Workload") && !pool.disabled;
+    const isForPods = pool.allowedUses.includes("Workload") && !pool.isDisabled;
     if (isForPods && nodes.length === 0 && cluster.nodes.size > 0)
       yield {
         id: "pool-without-nodes",
@@ -178,7 +190,7 @@ export function* tooFewBlocks(cluster: ClusterFacts): Generator<Finding> {
       severity: cluster.strictAffinity ? "error" : "warning",
       object: `IPPool(${pool.name})`,
       problem: `pool ${pool.name} (${pool.cidr}, block size ${pool.blockSize}) has ${plural(blocks, "block")} for ${plural(nodes.length, "node")}${isTooSmall ? "" : ", all taken"}`,
-      cause: `every node takes a block of ${2 ** ((pool.cidr.includes(":") ? 128 : 32) - pool.blockSize)} addresses; one that finds none ${
+      cause: `every node takes a block of ${2 ** (addressBits(ipVersion(pool.cidr)) - pool.blockSize)} addresses; one that finds none ${
         cluster.strictAffinity
           ? "gets no address at all, because strict affinity is on"
           : "borrows single addresses from other nodes' blocks, each with a route of its own in every kernel"
@@ -188,7 +200,7 @@ export function* tooFewBlocks(cluster: ClusterFacts): Generator<Finding> {
         ...(without.length === 0 ? [] : [`without a block: ${listed(without.map(({ name }) => name))}`]),
       ],
       fix: "add a pool, or make one with smaller blocks (a larger spec.blockSize) and retire this one; calicoctl ipam split divides a pool",
-      setting: `IPPool spec.blockSize: ${Math.min(pool.cidr.includes(":") ? 128 : 32, cidrLength(pool.cidr) + Math.ceil(Math.log2(Math.max(2, nodes.length * 2))))}`,
+      setting: `IPPool spec.blockSize: ${Math.min(addressBits(ipVersion(pool.cidr)), cidrLength(pool.cidr) + Math.ceil(Math.log2(Math.max(2, nodes.length * 2))))}`,
     };
   }
 }

@@ -1,6 +1,6 @@
 // Whether pods get addresses and find each other: pools that give none, routes that are missing, parts that hang.
 import { describe, expect, test } from "bun:test";
-import { parseCidr } from "../../lib/ip.ts";
+import { parseCidr } from "../../lib/ip/ip.ts";
 import type { Resource } from "../../model/index.ts";
 import { healthy, link, node, peer, pool, PODS, resource, session, THREE } from "../testing/healthy.ts";
 import { examine } from "./examine.ts";

@@ -6,20 +6,20 @@ import { BIRD_SOCKETS, bgpSessions, connectBird, parseProtocols, parseStatus } f
 import {
   isRejecting,
   NetworkNamespace,
-  openRouteKernel,
+  openRtnetlink,
   RT_TABLE_MAIN,
-  type RouteKernel,
+  type Rtnetlink,
   withNamespace,
 } from "../../kernel/index.ts";
-import { type Cidr, cidrAddress, cidrContains, cidrLength, type IpVersion, parseAddress } from "../../lib/ip.ts";
-import { readIfThere } from "../../lib/whole-file.ts";
+import { type Cidr, cidrAddress, cidrContains, cidrLength, type IpVersion, parseAddress } from "../../lib/ip/ip.ts";
+import { readFileIfExists } from "../../lib/files/replace-file.ts";
 import { loadSurroundings } from "../../node/index.ts";
 import { kernelFiles, moduleFinder } from "../node/modules.ts";
 import { isFelix, processesHere } from "../node/processes.ts";
 import type { ClusterFacts, HostFacts, KernelRoute, LocalNode, NeighbourTable, RuleCount } from "./facts.ts";
 import { readStaleConnections } from "./host-connections.ts";
 import { readGuard } from "./host-guard.ts";
-import { readRefused } from "./host-refused.ts";
+import { readRejected } from "./host-rejected-rules.ts";
 import { type FilterChain, parseLegacySave, parseNftTable } from "./packet-filters.ts";
 import { readParts } from "./read-parts.ts";
 
@@ -31,7 +31,7 @@ const TOOL_TIMEOUT_MS = 10_000;
 /** The node that this host is, from calico-node's nodename file or from a Felix that runs here; undefined if it is none. */
 export function localNode(env: Readonly<Record<string, string | undefined>>): LocalNode | undefined {
   const file = env["CALICO_NODENAME_FILE"] || NODENAME_FILE;
-  const recorded = readIfThere(file)?.trim() || undefined;
+  const recorded = readFileIfExists(file)?.trim() || undefined;
   const felix = processesHere().find(isFelix);
   const name = recorded ?? (felix === undefined ? undefined : hostnameOf(felix.pid));
   if (name === undefined) return undefined;
@@ -48,7 +48,7 @@ export function localNode(env: Readonly<Record<string, string | undefined>>): Lo
 /** The host name that a Felix process uses, if its environment sets one. */
 function hostnameOf(pid: number): string {
   const environment = new Map(
-    (readIfThere(`/proc/${pid}/environ`) ?? "").split("\0").map((line) => {
+    (readFileIfExists(`/proc/${pid}/environ`) ?? "").split("\0").map((line) => {
       const at = line.indexOf("=");
       return [line.slice(0, at).toUpperCase(), line.slice(at + 1)] as const;
     }),
@@ -58,7 +58,7 @@ function hostnameOf(pid: number): string {
 
 export async function readHost(node: string, cluster: ClusterFacts): Promise<HostFacts> {
   const { readPlanInForce, readSurroundings } = await loadSurroundings();
-  using kernel = openRouteKernel();
+  using kernel = openRtnetlink();
   const tables = toolOutput("nft", ["list", "tables"]);
   const legacy = toolOutput("iptables-legacy-save", []);
   const guard = await readGuard();
@@ -67,7 +67,7 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
   return readEach<HostFacts>({
     node: () => node,
     links: () => readLinks(kernel),
-    sysctl: () => (path) => readIfThere(`/proc/sys/${path}`)?.trim(),
+    sysctl: () => (path) => readFileIfExists(`/proc/sys/${path}`)?.trim(),
     hasModule: () => moduleFinder(kernelFiles(release())),
     routesToPodGateway: () => kernel.routes.lookup(POD_GATEWAY) !== undefined,
     blockRoutes: () => blockRoutes(kernel, node, cluster),
@@ -81,7 +81,7 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
     birds: () => birds,
     surroundings: () => readSurroundings(),
     planProblems: () => readPlanInForce()?.problems ?? [],
-    refused: () => readRefused(),
+    rejected: () => readRejected(),
     parts: () =>
       readParts({
         answering: new Set([...(birds[4] === undefined ? [] : ["bird"]), ...(birds[6] === undefined ? [] : ["bird6"])]),
@@ -118,7 +118,7 @@ function readEach<T extends object>(readers: { readonly [K in keyof T]: () => T[
   return values;
 }
 
-function readLinks(kernel: RouteKernel): HostFacts["links"] {
+function readLinks(kernel: Rtnetlink): HostFacts["links"] {
   const addresses = Map.groupBy(kernel.addresses.list(), ({ link }) => link);
   return kernel.links.list().map(({ name, index, mtu, isUp, isRunning }) => ({
     name,
@@ -132,7 +132,7 @@ function readLinks(kernel: RouteKernel): HostFacts["links"] {
 /** More are not needed to see that some are missing. */
 const MOST_BLOCKS = 5000;
 
-function blockRoutes(kernel: RouteKernel, node: string, { blocks }: ClusterFacts): HostFacts["blockRoutes"] {
+function blockRoutes(kernel: Rtnetlink, node: string, { blocks }: ClusterFacts): HostFacts["blockRoutes"] {
   const others = blocks.filter(({ host }) => host !== node).slice(0, MOST_BLOCKS);
   let rejecting: readonly KernelRoute[] | undefined;
   return new Map(
@@ -144,7 +144,7 @@ function blockRoutes(kernel: RouteKernel, node: string, { blocks }: ClusterFacts
 }
 
 /** Routes that reject packets, which a lookup does not return. Those of BIRD and Felix for the host's own blocks are among them. */
-const rejectingRoutes = (kernel: RouteKernel): readonly KernelRoute[] =>
+const rejectingRoutes = (kernel: Rtnetlink): readonly KernelRoute[] =>
   ([4, 6] as const).flatMap((version) =>
     kernel.routes.list({ version, table: RT_TABLE_MAIN }).filter(({ type }) => isRejecting(type)),
   );
@@ -155,7 +155,7 @@ function longestMatch(routes: readonly KernelRoute[], block: Cidr): KernelRoute 
     .sort((a, b) => cidrLength(b.destination) - cidrLength(a.destination))[0];
 }
 
-function pathMtus(kernel: RouteKernel, node: string, cluster: ClusterFacts): ReadonlyMap<string, number> {
+function pathMtus(kernel: Rtnetlink, node: string, cluster: ClusterFacts): ReadonlyMap<string, number> {
   const byIndex = new Map(kernel.links.list().map((link) => [link.index, link.mtu]));
   const found = new Map<string, number>();
   for (const other of cluster.nodes.values())
@@ -204,18 +204,18 @@ function toolOutput(tool: string, args: readonly string[]): string | undefined {
  * The table is the machine's, and is told only to who looks from the machine's own network namespace. Entries that stay,
  * such as those of tunnels, are in it but do not count against the limit.
  */
-function neighbourTable(kernel: RouteKernel, version: IpVersion): NeighbourTable | undefined {
+function neighbourTable(kernel: Rtnetlink, version: IpVersion): NeighbourTable | undefined {
   try {
     const staying = kernel.neighbours.list({ version }).filter(({ state }) => state === "permanent").length;
     using machine = NetworkNamespace.ofProcess(1);
     return withNamespace(machine, () => {
       const [heading = "", ...rows] = (
-        readIfThere(`/proc/thread-self/net/stat/${version === 4 ? "arp" : "ndisc"}_cache`) ?? ""
+        readFileIfExists(`/proc/thread-self/net/stat/${version === 4 ? "arp" : "ndisc"}_cache`) ?? ""
       )
         .trim()
         .split("\n");
       const at = heading.split(/\s+/).indexOf("table_fulls");
-      const limit = Number(readIfThere(`/proc/sys/net/ipv${version}/neigh/default/gc_thresh3`));
+      const limit = Number(readFileIfExists(`/proc/sys/net/ipv${version}/neigh/default/gc_thresh3`));
       const cells = rows.map((row) => row.split(/\s+/).map((cell) => Number.parseInt(cell, 16)));
       const entries = cells[0]?.[0];
       if (entries === undefined || !(limit > 0)) return undefined;

@@ -1,6 +1,6 @@
 // Finds out which of calico-node's processes run on this host.
 import { statSync } from "node:fs";
-import { readIfThere } from "../../lib/whole-file.ts";
+import { readFileIfExists } from "../../lib/files/replace-file.ts";
 import type { SupervisorState } from "../../node/index.ts";
 import { isFelix, processesHere } from "../node/processes.ts";
 import { readSupervision, supervisedProcesses } from "../node/supervisor.ts";
@@ -85,7 +85,7 @@ const answeringParts = ({ children }: SupervisorState, { answering }: PartSigns)
 
 /** A process that exists may still be stopped, or hang. */
 function partOf(name: string, pid: number, signs: PartSigns): HostPart {
-  const state = /\) (\S)/.exec(readIfThere(`/proc/${pid}/stat`) ?? "")?.[1];
+  const state = /\) (\S)/.exec(readFileIfExists(`/proc/${pid}/stat`) ?? "")?.[1];
   if (state === "T" || state === "t")
     return {
       name,

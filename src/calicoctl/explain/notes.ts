@@ -1,18 +1,13 @@
 // What policy alone does not tell, and who asks wants to know: that nobody has the address, that the answer will not find
 // its way back, that a policy meant for this pod selects another.
-import { type Cidr, cidrContains, type IpAddress, tryParseCidr } from "../../lib/ip.ts";
-import type { Resource, ResourceOf } from "../../model/index.ts";
+import { cidrContains, type IpAddress } from "../../lib/ip/ip.ts";
+import { ignoreUnreadable, type IpPool, readPolicyTarget, readPool, type Resource } from "../../model/index.ts";
 import { type Packet, type Party, policyName, type PolicyState, type Verdict } from "../../policy/index.ts";
 
 interface Question {
   readonly packet: Packet;
   readonly source: Party;
   readonly destination: Party;
-}
-interface Pool {
-  readonly name: string;
-  readonly cidr: Cidr;
-  readonly natOutgoing: boolean;
 }
 const MOST_POLICIES = 3;
 
@@ -23,29 +18,22 @@ export function beyondPolicy(
   verdict: Verdict,
 ): readonly string[] {
   const { packet, source, destination } = question;
-  const pools = resources.flatMap(poolOf);
+  const pools = resources.flatMap((each) => (each.kind === "IPPool" ? (readPool(each, ignoreUnreadable) ?? []) : []));
   const notes = [...unowned(pools, packet.source, source), ...unowned(pools, packet.destination, destination)];
   for (const address of new Set([packet.source, packet.destination])) notes.push(...shared(state, address));
   if (verdict.action === "allow") notes.push(...wayBack(pools, question));
   notes.push(
-    ...unselected(resources, source, "Egress", verdict),
-    ...unselected(resources, destination, "Ingress", verdict),
+    ...unselected(resources, source, "egress", verdict),
+    ...unselected(resources, destination, "ingress", verdict),
   );
   return notes;
 }
 
-function poolOf(resource: Resource): readonly Pool[] {
-  if (resource.kind !== "IPPool") return [];
-  const { metadata, spec } = resource as ResourceOf<"IPPool"> & Resource;
-  const cidr = tryParseCidr(spec.cidr);
-  return cidr === undefined ? [] : [{ name: metadata.name, cidr, natOutgoing: spec.natOutgoing === true }];
-}
-
-const around = (pools: readonly Pool[], address: IpAddress): Pool | undefined =>
+const around = (pools: readonly IpPool[], address: IpAddress): IpPool | undefined =>
   pools.find(({ cidr }) => cidrContains(cidr, address));
 
 /** An address of pods that no pod has. */
-function* unowned(pools: readonly Pool[], address: IpAddress, party: Party): Generator<string> {
+function* unowned(pools: readonly IpPool[], address: IpAddress, party: Party): Generator<string> {
   const pool = around(pools, address);
   if (pool === undefined || party.kind === "workload" || party.kind === "host") return;
   yield `${address} is of pool ${pool.name}, and no workload has it: nobody is there (calicoctl ipam show --ip=${address})`;
@@ -62,7 +50,7 @@ function* shared(state: PolicyState, address: IpAddress): Generator<string> {
 }
 
 /** What leaves the pools keeps the pod's address unless the pool says otherwise. */
-function* wayBack(pools: readonly Pool[], { packet, source, destination }: Question): Generator<string> {
+function* wayBack(pools: readonly IpPool[], { packet, source, destination }: Question): Generator<string> {
   const pool = around(pools, packet.source);
   const isOutside = destination.kind !== "workload" && destination.kind !== "host";
   if (source.kind !== "workload" || pool === undefined || !isOutside) return;
@@ -74,7 +62,7 @@ function* wayBack(pools: readonly Pool[], { packet, source, destination }: Quest
 function* unselected(
   resources: readonly Resource[],
   party: Party,
-  type: "Ingress" | "Egress",
+  type: "ingress" | "egress",
   verdict: Verdict,
 ): Generator<string> {
   if (party.kind !== "workload") return;
@@ -87,12 +75,11 @@ function* unselected(
   );
   const others = resources.flatMap((resource) => {
     if (resource.kind !== "NetworkPolicy" || resource.metadata.namespace !== namespace) return [];
-    const { metadata, spec } = resource as ResourceOf<"NetworkPolicy"> & Resource;
-    const name = `NetworkPolicy ${namespace}/${metadata.name}`;
-    const isAbout = (spec.types ?? ["Ingress"]).includes(type);
-    return asked.has(name) || !isAbout ? [] : [`${name} (${spec.selector || "all()"})`];
+    const { selector, types } = readPolicyTarget(resource.spec, ignoreUnreadable);
+    const name = `NetworkPolicy ${namespace}/${resource.metadata.name}`;
+    return asked.has(name) || !types.includes(type) ? [] : [`${name} (${selector})`];
   });
   if (others.length === 0) return;
   const more = others.length > MOST_POLICIES ? ` and ${others.length - MOST_POLICIES} more` : "";
-  yield `${type.toLowerCase()} policies of the namespace that do not select ${workload}: ${others.slice(0, MOST_POLICIES).join(", ")}${more}`;
+  yield `${type} policies of the namespace that do not select ${workload}: ${others.slice(0, MOST_POLICIES).join(", ")}${more}`;
 }

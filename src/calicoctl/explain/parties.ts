@@ -1,8 +1,8 @@
 // Who a word on the command line means: an address, a pod, a host endpoint or a node; and the addresses two ends use
 // with one another.
-import { type IpAddress, type IpVersion, ipVersion, tryParseAddress } from "../../lib/ip.ts";
+import { type IpAddress, type IpVersion, ipVersion, tryParseAddress } from "../../lib/ip/ip.ts";
 import { type Party, type PolicyState, partyAt } from "../../policy/index.ts";
-import { Failure } from "../failure.ts";
+import { Failure } from "../command-line/failure.ts";
 
 export interface End {
   readonly party: Party;

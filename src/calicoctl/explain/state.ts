@@ -15,15 +15,16 @@ import {
   workloadEndpointFromPod,
 } from "../../model/index.ts";
 import { entriesFromResources, PolicyState, STATE_KINDS } from "../../policy/index.ts";
-import { openChecked } from "../client.ts";
-import type { Call } from "../command.ts";
-import { Failure } from "../failure.ts";
+import { openChecked } from "../resources/client.ts";
+import type { Call } from "../table/flags.ts";
+import type { explainGrammar } from "../table/explain.ts";
+import { Failure } from "../command-line/failure.ts";
 import { describePlace } from "../input/fault.ts";
 import { readSources, type Source } from "../input/files.ts";
 import { toValue } from "../input/values.ts";
 import { lineAt } from "../input/place.ts";
 import { type Node, parseYaml } from "../input/yaml.ts";
-import { isManagedKind, type ManagedKind } from "../kinds.ts";
+import { isManagedKind, type ManagedKind } from "../resources/kinds.ts";
 
 const KUBERNETES_KINDS: readonly KindName[] = [
   "KubernetesNetworkPolicy",
@@ -37,18 +38,20 @@ export interface LoadedState {
   readonly resources: readonly Resource[];
 }
 
-export async function loadState(call: Call): Promise<LoadedState> {
-  const folder = call.flags.value("from");
+type StateCall = Call<typeof explainGrammar>;
+
+export async function loadState(call: StateCall): Promise<LoadedState> {
+  const folder = call.flags.from;
   const resources = folder === undefined ? await liveResources(call) : await resourcesOfFolder(folder, call);
   const deciding = resources.filter(({ kind }) => kind !== "IPPool");
   const entries = entriesFromResources(deciding, ({ kind, metadata }, reason) => {
     const name = metadata.namespace === undefined ? metadata.name : `${metadata.namespace}/${metadata.name}`;
-    call.world.err(`Left out: ${kind}(${name}): ${reason}\n`);
+    call.io.err(`Left out: ${kind}(${name}): ${reason}\n`);
   });
   return { state: new PolicyState(entries), resources };
 }
 
-async function liveResources(call: Call): Promise<readonly Resource[]> {
+async function liveResources(call: StateCall): Promise<readonly Resource[]> {
   await using store = await openChecked(call);
   const lists = await Promise.all([
     ...[...STATE_KINDS, "IPPool" as const].map(async (kind) => (await store.list({ kind })).items),
@@ -64,12 +67,12 @@ async function liveResources(call: Call): Promise<readonly Resource[]> {
   return lists.flat();
 }
 
-async function resourcesOfFolder(folder: string, call: Call): Promise<readonly Resource[]> {
-  const sources = readSources(folder, { recursive: true }, call.world);
+async function resourcesOfFolder(folder: string, call: StateCall): Promise<readonly Resource[]> {
+  const sources = readSources(folder, { recursive: true }, call.io);
   if (sources.length === 0) throw new Failure(`No YAML or JSON files in ${folder}`);
   const resources: Resource[] = [DEFAULT_ALLOW_PROFILE as Resource];
   for (const source of sources)
-    for (const { number, root } of parseYaml(source.text, source.file, call.world.err))
+    for (const { number, root } of parseYaml(source.text, source.file, call.io.err))
       for (const node of root === undefined ? [] : objectsOf(root))
         resources.push(...(await convert(toValue(node), (reason) => report(call, source, number, node, reason))));
   return resources;
@@ -99,9 +102,9 @@ function withIdentity(node: Node, list: Node, kind: string): Node {
   return { ...node, entries };
 }
 
-function report(call: Call, source: Source, document: number, node: Node, reason: string): void {
+function report(call: StateCall, source: Source, document: number, node: Node, reason: string): void {
   const place = describePlace({ file: source.file, document, line: lineAt(source.text, node.offset) });
-  call.world.err(`Left out: ${place}: ${reason}\n`);
+  call.io.err(`Left out: ${place}: ${reason}\n`);
 }
 
 type Report = (reason: string) => void;

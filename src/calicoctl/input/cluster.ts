@@ -1,8 +1,8 @@
 // A folder that describes a cluster: resources as users write them, and which node has which block, as `kubectl get` prints
 // it. What is not Calico's is passed over: the folder may hold everything that is applied to the cluster.
 import { API_VERSION, type BlockAffinity, loadSchemas, type Resource, type ResourceOf } from "../../model/index.ts";
-import type { World } from "../command.ts";
-import { Failure } from "../failure.ts";
+import type { CommandIo } from "../../lib/command-line/io.ts";
+import { Failure } from "../command-line/failure.ts";
 import { InputFault } from "./fault.ts";
 import { readSources, type Source } from "./files.ts";
 import { lineAt } from "./place.ts";
@@ -21,11 +21,11 @@ export interface ClusterFolder {
   readonly blocks: readonly StoredBlock[];
 }
 
-export async function readCluster(folder: string, world: World): Promise<ClusterFolder> {
+export async function readCluster(folder: string, io: CommandIo): Promise<ClusterFolder> {
   const resources: Resource[] = [];
   const blocks: StoredBlock[] = [];
-  for (const source of readSources(folder, { recursive: true }, world))
-    for (const { number, root } of parseYaml(source.text, source.file, world.err))
+  for (const source of readSources(folder, { recursive: true }, io))
+    for (const { number, root } of parseYaml(source.text, source.file, io.err))
       for (const node of root === undefined ? [] : itemsOf(root)) {
         const { kind, apiVersion } = identityOf(node);
         if (kind === "BlockAffinity") blocks.push(...(await blockOf(source, node)));

@@ -1,5 +1,5 @@
 // What is wrong with an input, and where: one line that names file, document, line and field.
-import { Failure } from "../failure.ts";
+import { Failure } from "../command-line/failure.ts";
 
 export interface Place {
   /** As the user named it; `-` is standard input. */

@@ -2,8 +2,8 @@
 // before anybody parses them.
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
-import type { World } from "../command.ts";
-import { Failure } from "../failure.ts";
+import type { CommandIo } from "../../lib/command-line/io.ts";
+import { Failure } from "../command-line/failure.ts";
 import { InputFault } from "./fault.ts";
 import { documentAt, lineAt } from "./place.ts";
 
@@ -15,8 +15,8 @@ export interface Source {
 const MOST_DOCUMENT_BYTES = 10 * 1024 * 1024;
 
 /** @param filename a file, a directory, or `-` */
-export function readSources(filename: string, options: { readonly recursive: boolean }, world: World): Source[] {
-  if (filename === "-") return [{ file: "-", text: decode("-", world.readStdin()) }];
+export function readSources(filename: string, options: { readonly recursive: boolean }, io: CommandIo): Source[] {
+  if (filename === "-") return [{ file: "-", text: decode("-", io.readStdin()) }];
   return listFiles(filename, options.recursive).map((file) => ({ file, text: decode(file, read(file)) }));
 }
 

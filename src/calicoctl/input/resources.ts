@@ -1,9 +1,11 @@
 // Everything a command was given in files, as resources. All of it is read and decoded before the first is returned:
 // one bad document means that nothing is written.
-import { API_VERSION, describeValue, type FieldFault, loadSchemas, nearest, type Resource } from "../../model/index.ts";
-import type { Call } from "../command.ts";
-import { Failure, UsageFailure } from "../failure.ts";
-import { isManagedKind, MANAGED_KINDS, type ManagedKind } from "../kinds.ts";
+import { nearest } from "../../lib/nearest-name.ts";
+import { API_VERSION, describeValue, type FieldFault, loadSchemas, type Resource } from "../../model/index.ts";
+import type { InputCall } from "../table/flags.ts";
+import { UsageError } from "../../lib/command-line/usage-error.ts";
+import { Failure } from "../command-line/failure.ts";
+import { isManagedKind, MANAGED_KINDS, type ManagedKind } from "../resources/kinds.ts";
 import { describePlace, InputFault, type Place } from "./fault.ts";
 import { readSources, type Source } from "./files.ts";
 import { offsetOfField, recoverWrittenText, toValue } from "./values.ts";
@@ -22,15 +24,15 @@ export interface Origin {
 }
 
 /** @throws InputFault, or Failure when there is nothing to read */
-export async function readResources(call: Call): Promise<InputResource[]> {
-  const filename = call.flags.value("filename");
-  if (filename === undefined) throw new UsageFailure("--filename is missing");
-  const sources = readSources(filename, { recursive: call.flags.has("recursive") }, call.world);
-  const skipEmpty = call.flags.has("skip-empty");
+export async function readResources(call: InputCall): Promise<InputResource[]> {
+  const filename = call.flags.filename;
+  if (filename === undefined) throw new UsageError("--filename is missing");
+  const sources = readSources(filename, { recursive: call.flags.recursive }, call.io);
+  const skipEmpty = call.flags["skip-empty"];
   if (sources.length === 0 && !skipEmpty) throw new Failure(`No resources specified in directory ${filename}`);
   const resources: InputResource[] = [];
   for (const source of sources) {
-    const found = await parseResources(source, call.world.err);
+    const found = await parseResources(source, call.io.err);
     if (found.length === 0 && !skipEmpty) throw new Failure(`No resources specified in file ${source.file}`);
     resources.push(...found);
   }
@@ -96,7 +98,7 @@ export async function decode(source: Source, document: number, node: MapNode): P
   const origin: Origin = {
     place: (field) => ({
       ...placeOf(source, document, field === undefined ? node.offset : offsetOfField(node, field)),
-      ...(field === undefined ? {} : { field }),
+      field,
     }),
   };
   if (apiVersion !== API_VERSION || !isManagedKind(kind))

@@ -1,9 +1,9 @@
 // The file that `ipam check -o` writes and `ipam release --from-report` reads: every allocation with what was known
 // about it, and the handles that hold nothing. Numbers are 64-bit.
 import type { AllocationRecord } from "../../ipam/index.ts";
-import { type IpAddress, tryParseAddress } from "../../lib/ip.ts";
-import { isJsonObject, type Json, parseLosslessJson, stringifyLosslessJson } from "../../lib/lossless-json.ts";
-import { Failure } from "../failure.ts";
+import { type IpAddress, tryParseAddress } from "../../lib/ip/ip.ts";
+import { isJsonObject, type Json, parseLosslessJson, stringifyLosslessJson } from "../../lib/encoding/lossless-json.ts";
+import { Failure } from "../command-line/failure.ts";
 
 export interface ReportedAllocation {
   readonly ip: IpAddress;

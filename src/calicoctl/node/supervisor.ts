@@ -1,6 +1,6 @@
 // Reads the state that calico-node on this host writes about the processes it supervises, and finds those processes.
 import { readlinkSync } from "node:fs";
-import { readIfThere } from "../../lib/whole-file.ts";
+import { readFileIfExists } from "../../lib/files/replace-file.ts";
 import type { SupervisorState } from "../../node/index.ts";
 import type { RunningProcess } from "./processes.ts";
 
@@ -9,7 +9,7 @@ const FILE = "/var/run/calico/supervisor.json";
 /** Undefined if another program supervises the node, or the file cannot be parsed. */
 export function readSupervision(file = FILE): SupervisorState | undefined {
   try {
-    const state = JSON.parse(readIfThere(file) ?? "null") as SupervisorState | null;
+    const state = JSON.parse(readFileIfExists(file) ?? "null") as SupervisorState | null;
     return state !== null && Number.isInteger(state.pid) && Array.isArray(state.children) ? state : undefined;
   } catch {
     return undefined;
@@ -51,6 +51,6 @@ function pidNamespaceOf(pid: number | "self"): string | undefined {
 
 /** A process's pid in its own pid namespace. */
 function innermostPid(pid: number): number | undefined {
-  const numbers = /^NSpid:\s*(.*)$/m.exec(readIfThere(`/proc/${pid}/status`) ?? "")?.[1];
+  const numbers = /^NSpid:\s*(.*)$/m.exec(readFileIfExists(`/proc/${pid}/status`) ?? "")?.[1];
   return numbers === undefined ? undefined : Number(numbers.trim().split(/\s+/).at(-1));
 }

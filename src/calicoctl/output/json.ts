@@ -1,14 +1,4 @@
 // Writes values as Go's encoder does: two blanks of indentation, `<`, `>` and `&` escaped, 64-bit numbers in full.
-import type { Call } from "../command.ts";
-import { UsageFailure } from "../failure.ts";
-
-/** @throws UsageFailure when --output is something else than text or json */
-export function wantsJson(call: Call): boolean {
-  const output = call.flags.value("output") ?? "text";
-  if (output !== "text" && output !== "json") throw new UsageFailure(`--output is ${output}, want text or json`);
-  return output === "json";
-}
-
 export function toJson(value: unknown): string {
   return `${write(value, "")}\n`;
 }

@@ -1,7 +1,7 @@
 // What `get` found, in the form that was asked for.
 import { readFileSync } from "node:fs";
 import type { UnreadableEntry } from "../../datastore/index.ts";
-import { formatTable } from "../../lib/table.ts";
+import { formatTable } from "../../lib/terminal/table.ts";
 import {
   API_VERSION,
   type CellContext,
@@ -10,9 +10,10 @@ import {
   tableOf,
   UnreadableValue,
 } from "../../model/index.ts";
-import { Failure, UsageFailure } from "../failure.ts";
-import { isNamespaced, type ManagedKind } from "../kinds.ts";
-import { readableOnly, unreadable } from "../readable.ts";
+import { UsageError } from "../../lib/command-line/usage-error.ts";
+import { Failure } from "../command-line/failure.ts";
+import { isNamespaced, type ManagedKind } from "../resources/kinds.ts";
+import { readableOnly, unreadable } from "../resources/readable-resources.ts";
 import { toJson } from "./json.ts";
 import { toYaml } from "./yaml.ts";
 
@@ -54,7 +55,7 @@ export function parseFormat(text: string): Format {
       if (value === "") throw new Failure("need to specify a template file");
       return { type: "template", source: readTemplate(value) };
     default:
-      throw new UsageFailure(
+      throw new UsageError(
         `unrecognized output format '${text}'; there are ps, wide, custom-columns=, yaml, json, go-template=, go-template-file=`,
       );
   }
@@ -147,7 +148,7 @@ function inOrder(resource: Resource): unknown {
     apiVersion,
     metadata: { name, generateName, namespace, uid, resourceVersion, generation, creationTimestamp, ...others },
     spec,
-    ...(status === undefined ? {} : { status }),
+    status,
   };
 }
 

@@ -50,6 +50,9 @@ test("naturalOrder: digits count as numbers, letters come last", () =>
     "pa",
   ]));
 
+test("a number with an underscore behind its point is quoted: YAML 1.1 reads it as a number", () =>
+  expect(toYaml(["._1", ".1_", "._"])).toBe('- "._1"\n- ".1_"\n- ._\n'));
+
 test("reading inverts printing, in YAML 1.1 and 1.2", () =>
   fc.assert(
     fc.property(arbValue(), (value) => {

@@ -1,31 +1,49 @@
-// `calicoctl bgp …`: what nodes do in BGP.
-import type { Group } from "../command.ts";
-import { CONFIG } from "./flags.ts";
+// `calicoctl bgp …`: the BGP sessions and routes of nodes.
+import type { Command, Grammar } from "../../lib/command-line/command.ts";
+import { command, CONFIG, FROM, GROUP_FLAGS } from "./flags.ts";
 
-export const bgpGroup: Group = {
-  name: "bgp",
-  about: "See what nodes do in BGP.",
-  commands: [
-    {
-      name: "plan",
-      about: "Show who a node peers with and why, what it announces and what it lets into its kernel.",
-      usage: ["NODE [--output=<OUTPUT>] [--from=<DIR>] [--router-id=<ID>] [--secret=<NAME/KEY>…] [--config=<CONFIG>]"],
-      flags: [
-        {
-          name: "output",
-          short: "o",
-          value: "OUTPUT",
-          about: "ps (a table, the default), json, or bird for BIRD's configuration",
-        },
-        { name: "from", value: "DIR", about: "compute from the resources in these YAML files, not from a datastore" },
-        { name: "router-id", value: "ID", about: "what CALICO_ROUTER_ID is on the node: an address, or `hash`" },
-        { name: "secret", value: "NAME/KEY", repeatable: true, about: "take this secret's key as known to the node" },
-        CONFIG,
-      ],
-      words: { least: 1, most: 1 },
-      details:
-        "The plan is the one the node itself computes. What only the node knows is given by flags: without them passwords are shown as missing, and workloads that speak BGP are not among the peers.",
-      load: () => import("../commands/bgp-plan.ts"),
+export const bgpPlanGrammar = {
+  arguments: [{ name: "NODE", about: "name of the node" }],
+  flags: {
+    output: {
+      type: "text",
+      short: "o",
+      value: "OUTPUT",
+      values: ["ps", "json", "bird"],
+      default: "ps",
+      about: "output format, where ps is a table and bird the configuration of BIRD",
     },
+    ...FROM,
+    "router-id": { type: "text", value: "ID", about: "CALICO_ROUTER_ID of the node: an address, or hash" },
+    secret: {
+      type: "text",
+      value: "NAME/KEY",
+      isRepeatable: true,
+      about: "key of a Secret that the node can read; may be repeated",
+    },
+    ...CONFIG,
+  },
+} as const satisfies Grammar;
+
+export const bgpGroup: Command = {
+  name: "bgp",
+  about: "Show the BGP sessions and routes of nodes.",
+  flags: GROUP_FLAGS,
+  commands: [
+    command({
+      name: "plan",
+      about: "Show the peers of a node and why it has them, the routes it announces and the routes it accepts.",
+      usage: [
+        "NODE [--output=<OUTPUT>] [--from=<DIR>] [--router-id=<ID>] [--secret=<NAME/KEY>]... [--config=<CONFIG>]",
+      ],
+      details:
+        "The node computes the same plan. What only the node can know is given by flags: without them, passwords are shown as missing, and workloads that speak BGP are not among the peers.",
+      ...bgpPlanGrammar,
+      examples: [
+        { line: "node1", about: "Sessions, announced routes and filters of node1." },
+        { line: "node1 -o bird", about: "The configuration of BIRD on node1." },
+      ],
+      load: () => import("../commands/bgp-plan.ts"),
+    }),
   ],
 };

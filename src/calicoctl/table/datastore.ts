@@ -1,66 +1,71 @@
 // `calicoctl datastore …`: moving between datastores.
-import type { Group } from "../command.ts";
-import { CONFIG } from "./flags.ts";
+import type { Command, Grammar } from "../../lib/command-line/command.ts";
+import { command, CONFIG, GROUP_FLAGS } from "./flags.ts";
 
-const none = { least: 0, most: 0 };
+export const datastoreGrammar = { flags: CONFIG } as const satisfies Grammar;
+const USAGE = ["[--config=<CONFIG>]"];
 
-export const datastoreGroup: Group = {
+export const importGrammar = {
+  flags: {
+    filename: {
+      type: "text",
+      short: "f",
+      value: "FILENAME",
+      isRequired: true,
+      about: "output of `export`, or - for standard input",
+    },
+    ...CONFIG,
+  },
+} as const satisfies Grammar;
+
+export const datastoreGroup: Command = {
   name: "datastore",
   about: "Manage the datastore.",
+  flags: GROUP_FLAGS,
   commands: [
     {
       name: "migrate",
-      about: "Move a cluster's data from etcd to the Kubernetes API.",
+      about: "Move the data of a cluster from etcd to the Kubernetes API.",
+      flags: GROUP_FLAGS,
       commands: [
-        {
+        command({
           name: "export",
-          about: "Print what a locked etcd datastore holds, for `import`.",
-          usage: ["[--config=<CONFIG>]"],
-          flags: [CONFIG],
-          words: none,
-          load: () => import("../commands/migrate-export.ts"),
-        },
-        {
+          about: "Print the contents of a locked etcd datastore, for `import`.",
+          usage: USAGE,
+          ...datastoreGrammar,
+          examples: [{ line: "> calico.export", about: "Write everything to a file." }],
+          load: () => import("../commands/migrate/export.ts"),
+        }),
+        command({
           name: "import",
-          about: "Store what `export` printed in the Kubernetes API.",
+          about: "Store the output of `export` in the Kubernetes API.",
           usage: ["--filename=<FILENAME> [--config=<CONFIG>]"],
-          flags: [
-            {
-              name: "filename",
-              short: "f",
-              value: "FILENAME",
-              about: "what `export` printed, or - for standard input",
-            },
-            CONFIG,
-          ],
-          words: none,
-          load: () => import("../commands/migrate-import.ts"),
-        },
-        {
+          ...importGrammar,
+          examples: [{ line: "-f calico.export", about: "Read the file that `export` wrote." }],
+          load: () => import("../commands/migrate/import.ts"),
+        }),
+        command({
           name: "lock",
-          about: "Tell all agents to wait: nothing changes until `unlock`.",
-          usage: ["[--config=<CONFIG>]"],
-          flags: [CONFIG],
-          words: none,
-          load: () => import("../commands/migrate-lock.ts"),
-        },
-        {
+          about: "Make all agents wait: nothing changes until `unlock`.",
+          usage: USAGE,
+          ...datastoreGrammar,
+          load: () => import("../commands/migrate/lock.ts"),
+        }),
+        command({
           name: "unlock",
-          about: "Let the agents go on.",
-          usage: ["[--config=<CONFIG>]"],
-          flags: [CONFIG],
-          words: none,
-          load: () => import("../commands/migrate-unlock.ts"),
-        },
+          about: "Let the agents continue.",
+          usage: USAGE,
+          ...datastoreGrammar,
+          load: () => import("../commands/migrate/unlock.ts"),
+        }),
       ],
     },
-    {
+    command({
       name: "migrate-policy-names",
-      about: "Give policies that older releases stored as default.<name> their own names.",
-      usage: ["[--config=<CONFIG>]"],
-      flags: [CONFIG],
-      words: none,
-      load: () => import("../commands/migrate-policy-names.ts"),
-    },
+      about: "Rename policies that older releases stored as default.<name> to <name>.",
+      usage: USAGE,
+      ...datastoreGrammar,
+      load: () => import("../commands/migrate/policy-names.ts"),
+    }),
   ],
 };

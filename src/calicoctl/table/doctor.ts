@@ -1,21 +1,28 @@
-// What is wrong here?
-import type { Command } from "../command.ts";
-import { CONFIG } from "./flags.ts";
+// `calicoctl doctor`.
+import type { Command, Grammar } from "../../lib/command-line/command.ts";
+import { CONFIG, command, FROM, OUTPUT } from "./flags.ts";
 
-export const doctorCommand: Command = {
+export const doctorGrammar = {
+  flags: {
+    ...OUTPUT,
+    "no-host": { type: "switch", about: "examine only the datastore, also on a node" },
+    ...FROM,
+    ...CONFIG,
+  },
+} as const satisfies Grammar;
+
+export const doctorCommand: Command = command({
   name: "doctor",
-  about: "Find what is wrong with the cluster and this host, with cause, evidence and fix.",
+  about: "Find faults of the cluster and of this host, with cause, evidence and fix.",
   usage: ["[--output=<OUTPUT>] [--no-host] [--from=<DIR>] [--config=<CONFIG>]"],
-  flags: [
-    { name: "output", short: "o", value: "OUTPUT", about: "text (default) or json" },
-    { name: "no-host", about: "look at the datastore only, also where this host is a node" },
-    { name: "from", value: "DIR", about: "work offline on the YAML and JSON files of this folder" },
-    CONFIG,
-  ],
-  words: { least: 0, most: 0 },
+  ...doctorGrammar,
   details: `It reads the datastore and, on a node, the host on which it runs; it changes nothing. Examining the host needs
 root. The first line names the hosts that were examined.
 
 Exit code: 0 nothing found, 3 something found, 1 some or all checks could not run, 2 wrong usage.`,
+  examples: [
+    { line: "", about: "Examine the cluster and this host." },
+    { line: "--from backup/", about: "Examine the resources in a directory." },
+  ],
   load: () => import("../commands/doctor.ts"),
-};
+});

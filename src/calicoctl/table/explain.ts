@@ -1,31 +1,55 @@
-// Questions about policy.
-import type { Command } from "../command.ts";
-import { CONFIG, NAMESPACE } from "./flags.ts";
+// `calicoctl explain`.
+import type { Command, Grammar } from "../../lib/command-line/command.ts";
+import { CONFIG, command, FROM, NAMESPACE, OUTPUT } from "./flags.ts";
 
-export const explainCommand: Command = {
+const PORTS = { type: "number", value: "PORT", min: 1, max: 65535 } as const;
+const BYTES = { type: "number", min: 0, max: 255 } as const;
+
+export const explainGrammar = {
+  arguments: [
+    { name: "SRC", about: "source: an address, [NAMESPACE/]POD, hep:NAME or node:NAME" },
+    { name: "DST", about: "destination, as SRC" },
+  ],
+  flags: {
+    protocol: {
+      type: "text",
+      value: "PROTOCOL",
+      default: "tcp",
+      about: "tcp, udp, sctp, icmp or a number",
+    },
+    port: { ...PORTS, short: "p", about: "destination port; without it, rules with ports do not match" },
+    "source-port": { ...PORTS, about: "source port" },
+    "icmp-type": { ...BYTES, value: "TYPE", defaultText: "echo request", about: "ICMP type" },
+    "icmp-code": { ...BYTES, value: "CODE", default: 0, about: "ICMP code" },
+    "ip-version": {
+      type: "text",
+      value: "VERSION",
+      values: ["4", "6"],
+      defaultText: "4",
+      about: "IP version, if both ends have both",
+    },
+    established: { type: "switch", about: "the packet belongs to a connection that was allowed before" },
+    ...FROM,
+    ...OUTPUT,
+    ...CONFIG,
+    ...NAMESPACE,
+  },
+} as const satisfies Grammar;
+
+export const explainCommand: Command = command({
   name: "explain",
-  about: "Tell whether a packet would get through, and which rule decides.",
+  about: "Show whether a packet is allowed, and which rule decides.",
   usage: [
     "<SRC> <DST> [--protocol=<PROTOCOL>] [--port=<PORT>] [--from=<DIR>] [--output=<OUTPUT>] [--config=<CONFIG>] [--namespace=<NS>]",
   ],
-  flags: [
-    { name: "protocol", value: "PROTOCOL", about: "tcp (default), udp, sctp, icmp or a number" },
-    { name: "port", short: "p", value: "PORT", about: "destination port; without it rules with ports do not match" },
-    { name: "source-port", value: "PORT", about: "source port" },
-    { name: "icmp-type", value: "TYPE", about: "ICMP type; without it an echo request" },
-    { name: "icmp-code", value: "CODE", about: "ICMP code; without it 0" },
-    { name: "ip-version", value: "VERSION", about: "4 or 6, for ends that have both; without it 4" },
-    { name: "established", about: "the packet belongs to a connection that was allowed before" },
-    { name: "from", value: "DIR", about: "work offline on the YAML and JSON files of this folder" },
-    { name: "output", short: "o", value: "OUTPUT", about: "text (default) or json" },
-    CONFIG,
-    NAMESPACE,
-  ],
-  words: { least: 2, most: 2 },
-  details: `SRC and DST are addresses, pods (NAME or NAMESPACE/NAME), host endpoints (hep:NAME) or nodes (node:NAME).
-A folder may hold Calico's resources and Kubernetes' pods, namespaces, service accounts, nodes, network policies and
-endpoint slices.
+  ...explainGrammar,
+  details: `The directory of --from may contain Calico resources and the pods, namespaces, service accounts, nodes, network
+policies and endpoint slices of Kubernetes.
 
-Exit code: 0 allowed, 3 denied, 1 could not tell, 2 wrong usage.`,
+Exit code: 0 allowed, 3 denied, 1 could not decide, 2 wrong usage.`,
+  examples: [
+    { line: "shop/frontend shop/database -p 5432", about: "From one pod to another, TCP port 5432." },
+    { line: "10.0.0.5 shop/frontend --protocol icmp", about: "A ping from an address." },
+  ],
   load: () => import("../commands/explain.ts"),
-};
+});

@@ -1,17 +1,31 @@
-// Everything calicoctl can be asked, as one tree. A command's code is loaded when it is the one.
-import type { Group } from "../command.ts";
+// All commands of calicoctl as one table. The code of a command is loaded when the command runs.
+import type { Command, Grammar } from "../../lib/command-line/command.ts";
 import { bgpGroup } from "./bgp.ts";
 import { clusterGroup } from "./cluster.ts";
 import { datastoreGroup } from "./datastore.ts";
 import { doctorCommand } from "./doctor.ts";
 import { explainCommand } from "./explain.ts";
+import { command, GLOBAL_FLAGS, GROUP_FLAGS } from "./flags.ts";
 import { ipamGroup } from "./ipam.ts";
 import { nodeGroup } from "./node.ts";
 import { resourceCommands } from "./resources.ts";
 
-export const ROOT: Group = {
-  name: "calicoctl",
-  about: "Manage Calico: its resources, addresses, nodes and datastore.",
+export const rootGrammar = {
+  flags: {
+    ...GROUP_FLAGS,
+    version: { type: "switch", isHidden: true, about: "name the command that prints the version" },
+  },
+} as const satisfies Grammar;
+
+export const ROOT: Command = {
+  ...command({
+    name: "calicoctl",
+    about: "Manage Calico: its resources, addresses, nodes and datastore.",
+    ...rootGrammar,
+    load: () => import("../commands/root.ts"),
+  }),
+  style: "docopt",
+  globalFlags: GLOBAL_FLAGS,
   commands: [
     ...resourceCommands,
     explainCommand,

@@ -1,95 +1,134 @@
-// `calicoctl ipam …`: one line per command, each in a file of its own under commands/.
-import type { Group } from "../command.ts";
-import { CONFIG } from "./flags.ts";
+// `calicoctl ipam …`: one entry per command, each in a file of its own under commands/.
+import type { Command, Grammar } from "../../lib/command-line/command.ts";
+import { command, CONFIG, GROUP_FLAGS, OUTPUT } from "./flags.ts";
 
-const none = { least: 0, most: 0 };
+export const checkGrammar = {
+  flags: {
+    "show-all-ips": { type: "switch", about: "print every address that was examined" },
+    "show-problem-ips": { type: "switch", about: "print every address that has a problem" },
+    output: { type: "text", short: "o", value: "FILE", about: "write a report for `ipam release --from-report`" },
+    fix: { type: "switch", about: "repair the problems that were found, after confirmation" },
+    yes: { type: "switch", short: "y", about: "with --fix: do not ask for confirmation" },
+    kubeconfig: {
+      type: "text",
+      value: "FILE",
+      about: "has no effect: workloads are read from the datastore",
+      isHidden: true,
+    },
+    ...CONFIG,
+  },
+} as const satisfies Grammar;
 
-export const ipamGroup: Group = {
+export const releaseGrammar = {
+  flags: {
+    ip: { type: "text", value: "IP", about: "address to release" },
+    "from-report": {
+      type: "text",
+      value: "REPORT",
+      isRepeatable: true,
+      about: "release the leaked addresses in a report of `ipam check -o`; if repeated, those that all reports contain",
+    },
+    force: { type: "switch", about: "also if the datastore is not locked or the report is of another version" },
+    ...CONFIG,
+  },
+} as const satisfies Grammar;
+
+export const showGrammar = {
+  flags: {
+    ip: { type: "text", value: "IP", about: "show the owner of this address" },
+    "show-blocks": { type: "switch", about: "also show the blocks of each pool" },
+    "show-borrowed": { type: "switch", about: "show addresses that a node uses from another node's block" },
+    "show-configuration": { type: "switch", about: "show the settings that apply to all pools" },
+    ...OUTPUT,
+    ...CONFIG,
+  },
+} as const satisfies Grammar;
+
+export const splitGrammar = {
+  arguments: [{ name: "NUMBER", about: "number of parts, a power of two" }],
+  flags: {
+    cidr: { type: "text", value: "CIDR", about: "CIDR of the pool" },
+    name: { type: "text", value: "POOL_NAME", about: "name of the pool" },
+    ...CONFIG,
+  },
+} as const satisfies Grammar;
+
+/** Values are checked by the command: for invalid ones Calico exits with 1. */
+export const configureGrammar = {
+  flags: {
+    strictaffinity: { type: "text", value: "true/false", about: "whether a node may use only its own blocks" },
+    "max-blocks-per-host": {
+      type: "text",
+      value: "N",
+      about: "maximum number of blocks of one IP version on a node, where 0 is 20",
+    },
+    "kubevirt-ip-persistence": {
+      type: "text",
+      value: "Enabled/Disabled",
+      about: "whether a virtual machine keeps its address",
+    },
+    "ip-cooldown-seconds": { type: "text", value: "N", about: "time before a released address is reused, 0 to 1200" },
+    ...CONFIG,
+  },
+} as const satisfies Grammar;
+
+export const ipamGroup: Command = {
   name: "ipam",
-  about: "Show and repair which addresses are in use.",
+  about: "Show and repair the allocation of addresses.",
+  flags: GROUP_FLAGS,
   commands: [
-    {
+    command({
       name: "check",
-      about: "Compare what is allocated with what is in use; exit code 3 when something is wrong.",
+      about: "Compare the addresses that are allocated with those in use; exit code 3 if there is a problem.",
       usage: ["[--show-all-ips] [--show-problem-ips] [-o <FILE>] [--fix [--yes]] [--config=<CONFIG>]"],
-      flags: [
-        { name: "show-all-ips", about: "print every address that was looked at" },
-        { name: "show-problem-ips", about: "print every address with which something is wrong" },
-        { name: "output", short: "o", value: "FILE", about: "write a report for `ipam release --from-report`" },
-        { name: "fix", about: "repair what was found, after asking" },
-        { name: "yes", short: "y", about: "with --fix: do not ask" },
-        { name: "kubeconfig", value: "FILE", about: "not needed: workloads are read from the datastore", hidden: true },
-        CONFIG,
-      ],
-      words: none,
+      ...checkGrammar,
       details:
-        "Looks for addresses allocated to nobody, used without allocation or by two owners, for handles and blocks that disagree, and for blocks whose owner is gone. Exit code 0: nothing found, 3: something found, 1: could not look.",
-      load: () => import("../commands/ipam-check.ts"),
-    },
-    {
-      name: "release",
-      about: "Give an address back that nobody uses any more.",
-      usage: ["[--ip=<IP>] [--from-report=<REPORT>]... [--force] [--config=<CONFIG>]"],
-      flags: [
-        { name: "ip", value: "IP", about: "the address" },
-        {
-          name: "from-report",
-          value: "REPORT",
-          repeatable: true,
-          about: "release what `ipam check -o` found leaked; given more than once, only what all reports name",
-        },
-        { name: "force", about: "also when the datastore is not locked or the report is of another version" },
-        CONFIG,
+        "Finds addresses that are allocated to nobody, used without allocation or by two owners, handles and blocks that disagree, and blocks whose owner is gone. Exit code 0: no problem, 3: problems, 1: could not check.",
+      examples: [
+        { line: "--show-problem-ips", about: "List the addresses that have a problem." },
+        { line: "--fix", about: "Repair the problems, after confirmation." },
       ],
-      words: none,
-      load: () => import("../commands/ipam-release.ts"),
-    },
-    {
+      load: () => import("../commands/ipam/check.ts"),
+    }),
+    command({
+      name: "release",
+      about: "Release an unused address.",
+      usage: ["[--ip=<IP>] [--from-report=<REPORT>]... [--force] [--config=<CONFIG>]"],
+      ...releaseGrammar,
+      examples: [{ line: "--ip=10.65.0.2", about: "Release one address." }],
+      load: () => import("../commands/ipam/release.ts"),
+    }),
+    command({
       name: "show",
-      about: "Show how full pools and blocks are, or what is known about one address.",
+      about: "Show how full pools and blocks are, or the owner of one address.",
       usage: [
         "[--ip=<IP> | --show-blocks | --show-borrowed | --show-configuration] [--output=<OUTPUT>] [--config=<CONFIG>]",
       ],
-      flags: [
-        { name: "ip", value: "IP", about: "whose address this is" },
-        { name: "show-blocks", about: "also the blocks of each pool" },
-        { name: "show-borrowed", about: "addresses that a node has out of another node's block" },
-        { name: "show-configuration", about: "the settings that apply to all pools" },
-        { name: "output", short: "o", value: "OUTPUT", about: "text (default) or json" },
-        CONFIG,
+      ...showGrammar,
+      examples: [
+        { line: "--show-blocks", about: "Pools with their blocks." },
+        { line: "--ip=10.65.0.2", about: "The owner of an address." },
       ],
-      words: none,
-      load: () => import("../commands/ipam-show.ts"),
-    },
-    {
+      load: () => import("../commands/ipam/show.ts"),
+    }),
+    command({
       name: "split",
       about: "Split a pool into smaller ones of equal size.",
       usage: ["<NUMBER> [--cidr=<CIDR>] [--name=<POOL_NAME>] [--config=<CONFIG>]"],
-      flags: [
-        { name: "cidr", value: "CIDR", about: "the pool's range" },
-        { name: "name", value: "POOL_NAME", about: "the pool's name" },
-        CONFIG,
-      ],
-      words: { least: 1, most: 1 },
-      details: "The datastore must be locked (`calicoctl datastore migrate lock`). NUMBER is a power of two.",
-      load: () => import("../commands/ipam-split.ts"),
-    },
-    {
+      ...splitGrammar,
+      details: "The datastore must be locked (`calicoctl datastore migrate lock`).",
+      examples: [{ line: "4 --name=default-ipv4-ippool", about: "Split a pool into four." }],
+      load: () => import("../commands/ipam/split.ts"),
+    }),
+    command({
       name: "configure",
       about: "Change the settings that apply to all pools.",
       usage: [
-        "[--strictaffinity=<true/false>] [--max-blocks-per-host=<N>] [--kubevirt-ip-persistence=<Enabled/Disabled>]",
-        "[--ip-cooldown-seconds=<N>] [--config=<CONFIG>]",
+        "[--strictaffinity=<true/false>] [--max-blocks-per-host=<N>] [--kubevirt-ip-persistence=<Enabled/Disabled>] [--ip-cooldown-seconds=<N>] [--config=<CONFIG>]",
       ],
-      flags: [
-        { name: "strictaffinity", value: "true/false", about: "whether a node may use its own blocks only" },
-        { name: "max-blocks-per-host", value: "N", about: "most blocks of a family a node may have; 0 = 20" },
-        { name: "kubevirt-ip-persistence", value: "Enabled/Disabled", about: "keep the address of a virtual machine" },
-        { name: "ip-cooldown-seconds", value: "N", about: "how long a released address rests, 0 to 1200" },
-        CONFIG,
-      ],
-      words: none,
-      load: () => import("../commands/ipam-configure.ts"),
-    },
+      ...configureGrammar,
+      examples: [{ line: "--strictaffinity=true", about: "Nodes no longer borrow addresses." }],
+      load: () => import("../commands/ipam/configure.ts"),
+    }),
   ],
 };

@@ -1,7 +1,7 @@
 // The Go shape of each kind, read off its schema, for templates: field names in Go's spelling differ from ours only
 // in case, and the embedded TypeMeta and ObjectMeta lend their fields to the resource itself.
 import { loadSchemas } from "../../model/index.ts";
-import type { ManagedKind } from "../kinds.ts";
+import type { ManagedKind } from "../resources/kinds.ts";
 import type { Field, Shape, StructShape } from "./value.ts";
 
 /** What we read of a schema: zod's own description of it. */

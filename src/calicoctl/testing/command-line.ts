@@ -4,8 +4,9 @@ import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { openDatastore } from "../../datastore/index.ts";
 import type { Resource, ResourceKey } from "../../model/index.ts";
-import type { World } from "../command.ts";
+import type { CommandIo } from "../../lib/command-line/io.ts";
 import { runCommandLine } from "../index.ts";
+import type { DatastoreCall } from "../table/flags.ts";
 
 export interface Answer {
   readonly code: number;
@@ -13,13 +14,19 @@ export interface Answer {
   readonly err: string;
 }
 
-/** A world in which nobody reads and nobody types. */
-export const silentWorld = (env: World["env"]): World => ({
+/** Discards all output and has no input. */
+export const silentIo = (env: CommandIo["env"]): CommandIo => ({
   env,
   out: () => {},
   err: () => {},
   readStdin: () => new Uint8Array(),
   isTerminal: () => false,
+});
+
+/** A call without flags, which finds its datastore by the environment. */
+export const callWith = (env: CommandIo["env"]): DatastoreCall => ({
+  flags: { config: undefined, "log-level": "panic", context: undefined, "allow-version-mismatch": false },
+  io: silentIo(env),
 });
 
 export class CommandLine implements Disposable {

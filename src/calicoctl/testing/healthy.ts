@@ -1,6 +1,6 @@
 // The smallest cluster and host that the doctor finds nothing wrong with, and words to bend them.
 import type { BirdSession } from "../../bgp/index.ts";
-import { parseNetwork, tryParseAddress } from "../../lib/ip.ts";
+import { parseNetwork, tryParseAddress } from "../../lib/ip/ip.ts";
 import { API_VERSION, type KindName, type Resource } from "../../model/index.ts";
 import type { HostFacts, HostLink } from "../doctor/facts.ts";
 
@@ -41,14 +41,14 @@ export const healthy: HostFacts = {
   pathMtu: new Map(),
   iptables: { legacy: undefined, nft: undefined },
   hasCalicoNftTable: undefined,
-  guard: { form: "normal", policyFor: [4] },
+  guard: { state: "normal", policyFor: [4] },
   staleConnections: [],
   filters: [],
   neighbourTable: { 4: undefined, 6: undefined },
   birds: { 4: undefined, 6: undefined },
   surroundings: () => ({}),
   planProblems: [],
-  refused: [],
+  rejected: [],
   parts: [],
 };
 export const session = (neighbor: string, over: Partial<BirdSession>): BirdSession => ({

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { X509Certificate } from "node:crypto";
-import { createLogger, formatText } from "../../lib/log.ts";
+import { createLogger, formatText } from "../../lib/log/log.ts";
 import { FakeKube, proxyNotFound } from "../testing/fake-kube.ts";
 import { Certificates, type CertificateSet } from "./controller.ts";
 import { AUTHORITY_SECRET } from "./names.ts";
@@ -30,7 +30,7 @@ interface Data {
 }
 
 /** The controller on an API server in memory, with a clock that the test sets. */
-class Bench {
+class Fixture {
   readonly kube = new FakeKube();
   readonly lines: string[] = [];
   nowMs = START_MS;
@@ -47,12 +47,12 @@ class Bench {
     });
   }
 
-  pass(): Promise<void> {
+  reconcile(): Promise<void> {
     return this.#controller.reconcile(AbortSignal.timeout(10_000));
   }
   async passAfter(ms: number): Promise<void> {
     this.nowMs += ms;
-    await this.pass();
+    await this.reconcile();
   }
   text(secret: string, key = "tls.crt"): string {
     const { data } = this.kube.objects.get(`${SECRETS}/${secret}`) as unknown as Data;
@@ -73,44 +73,44 @@ const encoded = (certificate: string, key: string) => ({
 });
 const validity = { notBeforeMs: START_MS - DAY_MS, notAfterMs: START_MS + 300 * DAY_MS };
 
-test("the first pass creates authority, bundle and certificates, marked as managed; the second writes nothing", async () => {
-  const bench = new Bench();
-  await bench.pass();
-  expect(bench.kube.writes).toEqual([
+test("the first reconciliation creates the authority, bundle and certificates, marked as managed; the second writes nothing", async () => {
+  const fixture = new Fixture();
+  await fixture.reconcile();
+  expect(fixture.kube.writes).toEqual([
     `POST ${SECRETS}`,
     "POST /api/v1/namespaces/calico/configmaps",
     `POST ${SECRETS}`,
     `POST ${SECRETS}`,
   ]);
-  for (const object of bench.kube.objects.values())
+  for (const object of fixture.kube.objects.values())
     expect(object.metadata.labels).toEqual({ "app.kubernetes.io/managed-by": "calico-kube-controllers" });
-  expect(bench.kube.objects.get(`${SECRETS}/server`)).toMatchObject({ type: "kubernetes.io/tls" });
-  expect(new X509Certificate(bench.text("server"))).toMatchObject({
+  expect(fixture.kube.objects.get(`${SECRETS}/server`)).toMatchObject({ type: "kubernetes.io/tls" });
+  expect(new X509Certificate(fixture.text("server"))).toMatchObject({
     subject: "CN=server",
     subjectAltName: "DNS:server.calico.svc",
   });
-  expect([bench.isTrusted("server"), bench.isTrusted("client")]).toEqual([true, true]);
-  await bench.pass();
-  expect(bench.kube.writes).toHaveLength(4);
+  expect([fixture.isTrusted("server"), fixture.isTrusted("client")]).toEqual([true, true]);
+  await fixture.reconcile();
+  expect(fixture.kube.writes).toHaveLength(4);
 });
 
 test("over many rotations, every certificate is valid and trusted, even by a peer whose files are most of the overlap old", async () => {
-  const bench = new Bench();
+  const fixture = new Fixture();
   const stepMs = 4 * HOUR_MS;
   const lagSteps = ROTATION.overlapMs / stepMs - 1;
   const history: { readonly bundle: string; readonly leaves: readonly string[] }[] = [];
   const authorities = new Set<string>();
   const leaves = new Set<string>();
   for (let step = 0; step < 120 * 6; step++) {
-    await bench.passAfter(stepMs);
-    history.push({ bundle: bench.bundle, leaves: [bench.text("server"), bench.text("client")] });
-    authorities.add(bench.text(AUTHORITY_SECRET));
+    await fixture.passAfter(stepMs);
+    history.push({ bundle: fixture.bundle, leaves: [fixture.text("server"), fixture.text("client")] });
+    authorities.add(fixture.text(AUTHORITY_SECRET));
     const recent = history.slice(-1 - lagSteps);
     const bundles = new Set(recent.map(({ bundle }) => bundle));
     for (const leaf of new Set(recent.flatMap(({ leaves: shown }) => shown))) {
       leaves.add(leaf);
       const { notBeforeMs, notAfterMs } = validityOf(leaf);
-      expect(notBeforeMs <= bench.nowMs && bench.nowMs < notAfterMs).toBe(true);
+      expect(notBeforeMs <= fixture.nowMs && fixture.nowMs < notAfterMs).toBe(true);
       for (const bundle of bundles) expect(isTrusted(leaf, bundle)).toBe(true);
     }
   }
@@ -122,31 +122,35 @@ test("over many rotations, every certificate is valid and trusted, even by a pee
 }, 60_000);
 
 test("a deleted Secret or ConfigMap is created again, and certificates that work are not replaced at once", async () => {
-  const bench = new Bench();
-  await bench.pass();
-  await bench.passAfter(2 * DAY_MS);
-  const [server, bundle] = [bench.text("server"), bench.bundle];
-  bench.kube.drop(`${SECRETS}/client`);
-  bench.kube.drop(BUNDLE);
-  await bench.pass();
-  expect(bench.bundle).toBe(bundle);
-  expect([bench.text("server"), bench.isTrusted("client")]).toEqual([server, true]);
+  const fixture = new Fixture();
+  await fixture.reconcile();
+  await fixture.passAfter(2 * DAY_MS);
+  const [server, bundle] = [fixture.text("server"), fixture.bundle];
+  fixture.kube.delete(`${SECRETS}/client`);
+  fixture.kube.delete(BUNDLE);
+  await fixture.reconcile();
+  expect(fixture.bundle).toBe(bundle);
+  expect([fixture.text("server"), fixture.isTrusted("client")]).toEqual([server, true]);
   // The key of the authority is lost: its certificate stays trusted until everything is renewed.
-  bench.kube.drop(`${SECRETS}/${AUTHORITY_SECRET}`);
-  await bench.pass();
-  expect(splitPem(bench.bundle)).toEqual([bench.text(AUTHORITY_SECRET), ...splitPem(bundle)]);
-  expect([bench.text("server"), bench.isTrusted("server"), bench.isTrusted("client")]).toEqual([server, true, true]);
-  await bench.passAfter(DAY_MS);
-  expect(bench.text("server")).not.toBe(server);
-  await bench.passAfter(DAY_MS);
-  await bench.pass();
-  expect(splitPem(bench.bundle)).toEqual([bench.text(AUTHORITY_SECRET)]);
-  expect([bench.isTrusted("server"), bench.isTrusted("client")]).toEqual([true, true]);
+  fixture.kube.delete(`${SECRETS}/${AUTHORITY_SECRET}`);
+  await fixture.reconcile();
+  expect(splitPem(fixture.bundle)).toEqual([fixture.text(AUTHORITY_SECRET), ...splitPem(bundle)]);
+  expect([fixture.text("server"), fixture.isTrusted("server"), fixture.isTrusted("client")]).toEqual([
+    server,
+    true,
+    true,
+  ]);
+  await fixture.passAfter(DAY_MS);
+  expect(fixture.text("server")).not.toBe(server);
+  await fixture.passAfter(DAY_MS);
+  await fixture.reconcile();
+  expect(splitPem(fixture.bundle)).toEqual([fixture.text(AUTHORITY_SECRET)]);
+  expect([fixture.isTrusted("server"), fixture.isTrusted("client")]).toEqual([true, true]);
 });
 
 const damaged = [
   { name: "no data", data: {} },
-  { name: "text that is no certificate", data: encoded("nothing", "nothing") },
+  { name: "text that is not a certificate", data: encoded("nothing", "nothing") },
   { name: "an expired certificate", data: pair({ notBeforeMs: 0, notAfterMs: START_MS - 1 }) },
   { name: "a certificate of an unknown authority", data: pair(validity) },
 ];
@@ -157,65 +161,65 @@ function pair(of: typeof validity): Record<string, string> {
 }
 for (const { name, data } of damaged) {
   test(`a managed Secret with ${name} is repaired`, async () => {
-    const bench = new Bench();
-    await bench.pass();
-    const stored = bench.kube.objects.get(`${SECRETS}/client`) ?? {};
-    bench.kube.put(`${SECRETS}/client`, { ...stored, data });
-    await bench.pass();
-    expect(bench.isTrusted("client")).toBe(true);
-    expect(validityOf(bench.text("client")).notAfterMs).toBeGreaterThan(bench.nowMs);
+    const fixture = new Fixture();
+    await fixture.reconcile();
+    const stored = fixture.kube.objects.get(`${SECRETS}/client`) ?? {};
+    fixture.kube.put(`${SECRETS}/client`, { ...stored, data });
+    await fixture.reconcile();
+    expect(fixture.isTrusted("client")).toBe(true);
+    expect(validityOf(fixture.text("client")).notAfterMs).toBeGreaterThan(fixture.nowMs);
   });
 
   test(`a Secret of the user with ${name} stays as it is`, async () => {
-    const bench = new Bench();
-    bench.kube.put(`${SECRETS}/client`, { type: "kubernetes.io/tls", data });
-    const before = structuredClone(bench.kube.objects.get(`${SECRETS}/client`));
-    for (let i = 0; i < 3; i++) await bench.passAfter(40 * DAY_MS);
-    expect(bench.kube.objects.get(`${SECRETS}/client`)).toEqual(before as never);
-    expect(bench.isTrusted("server")).toBe(true);
-    // Reported once, not in each pass.
-    expect(bench.lines.filter((line) => line.includes("does not manage"))).toHaveLength(1);
+    const fixture = new Fixture();
+    fixture.kube.put(`${SECRETS}/client`, { type: "kubernetes.io/tls", data });
+    const before = structuredClone(fixture.kube.objects.get(`${SECRETS}/client`));
+    for (let i = 0; i < 3; i++) await fixture.passAfter(40 * DAY_MS);
+    expect(fixture.kube.objects.get(`${SECRETS}/client`)).toEqual(before as never);
+    expect(fixture.isTrusted("server")).toBe(true);
+    // Reported once, not in each reconciliation.
+    expect(fixture.lines.filter((line) => line.includes("does not manage"))).toHaveLength(1);
   });
 }
 
-test("the user's certificates to trust stay, and a set without our authority is reported", async () => {
-  const bench = new Bench();
+test("the user's certificates to trust stay, and a set without the managed authority is reported", async () => {
+  const fixture = new Fixture();
   const own = createAuthority("company", validity);
-  bench.kube.put(BUNDLE, { data: { "ca.crt": own.certificate }, metadata: { labels: { app: "x" } } });
-  await bench.pass();
-  await bench.pass();
-  expect(bench.bundle).toBe(own.certificate);
-  expect(bench.lines.filter((line) => line.includes("do not include"))).toHaveLength(1);
+  fixture.kube.put(BUNDLE, { data: { "ca.crt": own.certificate }, metadata: { labels: { app: "x" } } });
+  await fixture.reconcile();
+  await fixture.reconcile();
+  expect(fixture.bundle).toBe(own.certificate);
+  expect(fixture.lines.filter((line) => line.includes("do not include"))).toHaveLength(1);
 });
 
 test("the user's authority signs, is never written, and a bad one changes nothing", async () => {
-  const bench = new Bench();
+  const fixture = new Fixture();
   const [own, older] = [createAuthority("company", validity), createAuthority("company old", validity)];
   const path = `${SECRETS}/${AUTHORITY_SECRET}`;
-  bench.kube.put(path, { data: encoded(`${own.certificate}${older.certificate}`, own.key) });
-  const before = structuredClone(bench.kube.objects.get(path));
-  await bench.pass();
-  expect(splitPem(bench.bundle)).toEqual([own.certificate, older.certificate]);
-  expect(isSignedBy(bench.text("server"), own.certificate)).toBe(true);
-  // It expires before the certificates would: they end with it, and are not issued again in each pass.
-  await bench.passAfter(299 * DAY_MS);
-  const server = bench.text("server");
+  fixture.kube.put(path, { data: encoded(`${own.certificate}${older.certificate}`, own.key) });
+  const before = structuredClone(fixture.kube.objects.get(path));
+  await fixture.reconcile();
+  expect(splitPem(fixture.bundle)).toEqual([own.certificate, older.certificate]);
+  expect(isSignedBy(fixture.text("server"), own.certificate)).toBe(true);
+  // It expires before the certificates would: they end with it, and are not issued again in each reconciliation.
+  await fixture.passAfter(299 * DAY_MS);
+  const server = fixture.text("server");
   expect(validityOf(server).notAfterMs).toBe(validity.notAfterMs);
-  await bench.passAfter(HOUR_MS);
-  expect(bench.text("server")).toBe(server);
-  expect(bench.kube.objects.get(path)).toEqual(before as never);
-  bench.kube.put(path, { data: encoded(own.certificate, older.key) });
-  const writes = bench.kube.writes.length;
-  await expect(bench.pass()).rejects.toThrow("want tls.crt and the tls.key that belongs to it");
-  expect(bench.kube.writes).toHaveLength(writes);
+  await fixture.passAfter(HOUR_MS);
+  expect(fixture.text("server")).toBe(server);
+  expect(fixture.kube.objects.get(path)).toEqual(before as never);
+  fixture.kube.put(path, { data: encoded(own.certificate, older.key) });
+  const writes = fixture.kube.writes.length;
+  await expect(fixture.reconcile()).rejects.toThrow("want tls.crt and the tls.key that belongs to it");
+  expect(fixture.kube.writes).toHaveLength(writes);
 });
 
 test("changed names lead to a new certificate", async () => {
-  const first = new Bench();
-  await first.pass();
+  const first = new Fixture();
+  await first.reconcile();
   const [server, client] = SET.certificates as [(typeof SET.certificates)[0], (typeof SET.certificates)[0]];
   const renamed = { ...server, request: { ...server.request, dnsNames: ["server.calico.svc", "server.example"] } };
-  const second = new Bench({ ...SET, certificates: [renamed, client] });
+  const second = new Fixture({ ...SET, certificates: [renamed, client] });
   for (const [path, object] of first.kube.objects) second.kube.put(path, object);
   await second.passAfter(2 * DAY_MS);
   expect(new X509Certificate(second.text("server")).subjectAltName).toBe("DNS:server.calico.svc, DNS:server.example");
@@ -223,35 +227,39 @@ test("changed names lead to a new certificate", async () => {
 });
 
 test("a 404 that a proxy sent, or any other failure to read, writes nothing", async () => {
-  const bench = new Bench();
-  await bench.pass();
-  bench.kube.writes.length = 0;
-  bench.kube.failure = proxyNotFound();
-  await expect(bench.pass()).rejects.toThrow("404");
-  expect(bench.kube.writes).toEqual([]);
+  const fixture = new Fixture();
+  await fixture.reconcile();
+  fixture.kube.writes.length = 0;
+  fixture.kube.failure = proxyNotFound();
+  await expect(fixture.reconcile()).rejects.toThrow("404");
+  expect(fixture.kube.writes).toEqual([]);
 });
 
 test("users' labels and annotations on managed objects stay", async () => {
-  const bench = new Bench();
-  await bench.pass();
+  const fixture = new Fixture();
+  await fixture.reconcile();
   const path = `${SECRETS}/client`;
-  const stored = bench.kube.objects.get(path);
+  const stored = fixture.kube.objects.get(path);
   const labels = { ...stored?.metadata.labels, team: "a" };
-  bench.kube.put(path, { ...stored, metadata: { ...stored?.metadata, labels, annotations: { note: "b" } }, data: {} });
-  await bench.pass();
-  expect(bench.kube.objects.get(path)?.metadata).toMatchObject({ labels, annotations: { note: "b" } });
-  expect(bench.isTrusted("client")).toBe(true);
+  fixture.kube.put(path, {
+    ...stored,
+    metadata: { ...stored?.metadata, labels, annotations: { note: "b" } },
+    data: {},
+  });
+  await fixture.reconcile();
+  expect(fixture.kube.objects.get(path)?.metadata).toMatchObject({ labels, annotations: { note: "b" } });
+  expect(fixture.isTrusted("client")).toBe(true);
 });
 
 test("no log line contains a part of a key", async () => {
-  const bench = new Bench();
+  const fixture = new Fixture();
   const keys = new Set<string>();
   for (let i = 0; i < 30; i++) {
-    await bench.passAfter(DAY_MS);
-    for (const secret of [AUTHORITY_SECRET, "server", "client"]) keys.add(bench.text(secret, "tls.key"));
+    await fixture.passAfter(DAY_MS);
+    for (const secret of [AUTHORITY_SECRET, "server", "client"]) keys.add(fixture.text(secret, "tls.key"));
   }
-  const log = bench.lines.join("\n");
-  expect(bench.lines.length).toBeGreaterThan(5);
+  const log = fixture.lines.join("\n");
+  expect(fixture.lines.length).toBeGreaterThan(5);
   expect(log).not.toContain("PRIVATE");
   for (const key of keys)
     for (const line of key.split("\n")) if (/^[\w+/]{20}/.test(line)) expect(log).not.toContain(line.slice(0, 20));

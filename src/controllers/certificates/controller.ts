@@ -5,8 +5,8 @@
 // Everything is read and compared every few seconds, so that a deleted or damaged object is replaced. Objects are written in
 // the order above: nothing is signed by an authority that is not published. Keys are never logged.
 import type { KubeApi } from "../../datastore/index.ts";
-import { LastingTrouble } from "../../lib/lasting-trouble.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
+import { RepeatedError } from "../../lib/log/repeated-error.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
 import { pause } from "../../lib/retry.ts";
 import { CertificateObjects, type ConfigMap, isManaged, type Secret, secretText } from "./objects.ts";
 import {
@@ -57,7 +57,7 @@ export class Certificates {
   readonly #objects: CertificateObjects;
   readonly #rotation: RotationSettings;
   readonly #now: () => number;
-  readonly #failure = new LastingTrouble();
+  readonly #failure = new RepeatedError();
   /** Sentences about objects of the user, each logged once. */
   readonly #logged = new Set<string>();
 
@@ -73,11 +73,11 @@ export class Certificates {
     while (!signal.aborted) {
       try {
         await this.reconcile(signal);
-        if (this.#failure.isOver()) log.info("certificates are up to date again");
+        if (this.#failure.clear()) log.info("certificates are up to date again");
       } catch (error) {
         if (signal.aborted) return;
         const reason = describeError(error);
-        if (this.#failure.isDue(reason)) log.error("cannot update certificates, retrying", { error: reason });
+        if (this.#failure.shouldLog(reason)) log.error("cannot update certificates, retrying", { error: reason });
       }
       await pause(checkMs, signal);
     }
@@ -91,11 +91,11 @@ export class Certificates {
     const bundles = new Map<CertificateSet, ConfigMap | undefined>();
     for (const set of this.#options.sets) bundles.set(set, await this.#objects.configMap(set.bundle.configMap, signal));
 
-    const ours = [...secrets.values()].filter((secret) => secret === undefined || isManaged(secret));
+    const managed = [...secrets.values()].filter((secret) => secret === undefined || isManaged(secret));
     const published = [...bundles].flatMap(([{ bundle }, map]) =>
       map !== undefined && isManaged(map) ? splitPem(map.data?.[bundle.key] ?? "") : [],
     );
-    const authority = await this.#authority(ours.map(pairOf), published, signal);
+    const authority = await this.#authority(managed.map(pairOf), published, signal);
     for (const [{ bundle }, map] of bundles) await this.#publish(bundle, map, authority, signal);
     for (const [certificate, secret] of secrets) await this.#renew(certificate, secret, authority, signal);
   }

@@ -1,6 +1,6 @@
 // Starts the certificates controller for the programs that the environment lists (CALICO_CERTIFICATES).
 import type { KubeApi } from "../../datastore/index.ts";
-import type { Logger } from "../../lib/log.ts";
+import type { Logger } from "../../lib/log/log.ts";
 import { Certificates, type CertificateSet, type CertificatesOptions } from "./controller.ts";
 import { type CertificateUser, TYPHA_CERTIFICATES } from "./names.ts";
 
@@ -12,7 +12,7 @@ export function startCertificates(
     readonly namespace: string;
     readonly users: readonly CertificateUser[];
     readonly log: Logger;
-    readonly timings?: CertificateTimings | undefined;
+    readonly timings?: CertificateTimings;
   },
   signal: AbortSignal,
 ): Promise<void>[] {

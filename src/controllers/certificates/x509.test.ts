@@ -50,7 +50,7 @@ function hex(text: string): string {
 }
 for (const { name, der, want } of elements) test(`DER: ${name}`, () => expect(der.toString("hex")).toBe(want));
 
-test("DER: the reader returns the elements that the writer put in, and refuses data that is cut off", () => {
+test("DER: the reader returns the elements that the writer wrote, and rejects truncated data", () => {
   const parts = [integer(Buffer.from([1])), octetString(Buffer.alloc(300)), sequence()];
   const whole = sequence(...parts);
   expect(childrenOf(whole)).toEqual(parts);
@@ -109,7 +109,7 @@ test("the runtime reads validity, names, usages and key as they were requested",
   expect(certificate.verify(new X509Certificate(authority.certificate).publicKey)).toBe(true);
 });
 
-test("two authorities in one bundle: each verifies what it signed, and nothing verifies without its own", () => {
+test("two authorities in one bundle: each verifies the certificates that it signed, and no others", () => {
   const [old, next] = [createAuthority("calico-ca@1", days(9)), createAuthority("calico-ca@2", days(99))];
   const [before, after] = [issueCertificate(client, old, days(9)), issueCertificate(client, next, days(9))];
   for (const leaf of [before, after]) expect(verify([next, old], leaf, "sslclient")).toContain("OK");
@@ -117,7 +117,7 @@ test("two authorities in one bundle: each verifies what it signed, and nothing v
   expect(() => verify([old], after, "sslclient")).toThrow();
 });
 
-test("authorities made by openssl sign too, with EC and RSA keys, and with names that have several parts", () => {
+test("authorities created by openssl can also sign, with EC and RSA keys, and with names that have several parts", () => {
   for (const key of [["ec", "-pkeyopt", "ec_paramgen_curve:P-384"], ["rsa:2048"]]) {
     const [keyFile, certFile] = [file(""), file("")];
     const subject = "/O=Example/OU=Networks/CN=Company CA";
@@ -141,7 +141,7 @@ test("authorities made by openssl sign too, with EC and RSA keys, and with names
   }
 });
 
-test("an authority with a key that cannot sign this way is refused by name", () => {
+test("an authority whose key type cannot sign certificates is rejected with the name of the type", () => {
   const { privateKey } = generateKeyPairSync("ed25519");
   const key = String(privateKey.export({ type: "pkcs8", format: "pem" }));
   const authority = { ...createAuthority("calico-ca@1", days(9)), key };

@@ -1,19 +1,19 @@
-// Makes, repairs and removes the host endpoints that nodes get by themselves. Runs also when none are wanted, to take
-// away those that once were. What others made is never touched.
+// Creates, repairs and deletes the automatic host endpoints of nodes. Also runs when they are disabled, to delete those that
+// were created before. Host endpoints of users are never changed.
 import { AlreadyExists, type Client, Conflict, NotFound } from "../../datastore/index.ts";
-import type { Logger } from "../../lib/log.ts";
-import type { Resource, SpecOf } from "../../model/index.ts";
+import type { Logger } from "../../lib/log/log.ts";
+import { ignoreUnreadable, readHostEndpoint, type Resource } from "../../model/index.ts";
 import type { HostEndpointSettings } from "../configuration.ts";
-import type { Feed } from "../feed.ts";
+import type { DatastoreCache } from "../datastore-cache.ts";
 import { sameJson } from "../same-json.ts";
 import { every, WorkQueue } from "../work-queue.ts";
 import { CREATED_BY, CREATOR, desiredHostEndpoints } from "./desired.ts";
 
-const FULL_PASS_MS = 5 * 60_000;
+const FULL_SYNC_MS = 5 * 60_000;
 
 export interface HostEndpointsOptions {
   readonly client: Client;
-  readonly feed: Feed;
+  readonly cache: DatastoreCache;
   readonly settings: HostEndpointSettings;
   readonly log: Logger;
 }
@@ -21,15 +21,15 @@ export interface HostEndpointsOptions {
 export class HostEndpoints {
   readonly #options: HostEndpointsOptions;
   readonly #queue: WorkQueue;
-  /** Which node's a host endpoint of ours is, also when it is gone. */
+  /** Nodes of the automatic host endpoints, by name of the host endpoint. */
   readonly #nodeOf = new Map<string, string>();
 
   constructor(options: HostEndpointsOptions) {
     this.#options = options;
-    const { feed, log } = options;
+    const { cache, log } = options;
     this.#queue = new WorkQueue({ name: "host endpoints", work: (node, signal) => this.#sync(node, signal), log });
     let isFirst = true;
-    feed.listen(({ nodes, hostEndpoints }) => {
+    cache.listen(({ nodes, hostEndpoints }) => {
       for (const name of nodes) this.#queue.add(name);
       for (const name of hostEndpoints) this.#onHostEndpoint(name);
       if (isFirst) for (const node of this.#nodeOf.values()) this.#queue.add(node);
@@ -38,24 +38,24 @@ export class HostEndpoints {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { feed } = this.#options;
+    const { cache } = this.#options;
     await Promise.all([
       this.#queue.run(signal),
-      every(FULL_PASS_MS, signal, () => {
-        for (const name of [...feed.nodes.keys(), ...this.#nodeOf.values()]) this.#queue.add(name);
+      every(FULL_SYNC_MS, signal, () => {
+        for (const name of [...cache.nodes.keys(), ...this.#nodeOf.values()]) this.#queue.add(name);
       }),
     ]);
   }
 
   #onHostEndpoint(name: string): void {
-    const resource = this.#options.feed.hostEndpoints.get(name);
+    const resource = this.#options.cache.hostEndpoints.get(name);
     const queue = (node: string) => {
-      // One of a node that is not there may be ahead of its node: left for the full pass.
-      if (this.#options.feed.nodes.has(node)) this.#queue.add(node);
+      // A host endpoint of an unknown node may have arrived before its node. The full sync handles it if the node is missing.
+      if (this.#options.cache.nodes.has(node)) this.#queue.add(node);
     };
     const before = this.#nodeOf.get(name);
     if (before !== undefined) queue(before);
-    if (resource === undefined || !isOurs(resource)) {
+    if (resource === undefined || !isAutomatic(resource)) {
       this.#nodeOf.delete(name);
       return;
     }
@@ -65,50 +65,53 @@ export class HostEndpoints {
   }
 
   async #sync(name: string, signal: AbortSignal): Promise<void> {
-    const { feed, settings, client, log } = this.#options;
-    const node = feed.nodes.get(name);
-    const wanted = new Map(
+    const { cache, settings, client, log } = this.#options;
+    const node = cache.nodes.get(name);
+    const desired = new Map(
       (node === undefined ? [] : desiredHostEndpoints(node, settings)).map((resource) => [
         resource.metadata.name,
         resource,
       ]),
     );
-    for (const [own, owner] of this.#nodeOf)
-      if (owner === name && !wanted.has(own)) {
-        await settled(client.delete({ kind: "HostEndpoint", name: own }, { signal }));
-        log.info("removed an automatic host endpoint", { name: own, node: name });
+    for (const [endpointName, owner] of this.#nodeOf)
+      if (owner === name && !desired.has(endpointName)) {
+        await ignoreLostRace(client.delete({ kind: "HostEndpoint", name: endpointName }, { signal }));
+        log.info("deleted an automatic host endpoint", { name: endpointName, node: name });
       }
-    for (const [own, resource] of wanted) {
-      const current = feed.hostEndpoints.get(own);
+    for (const [endpointName, resource] of desired) {
+      const current = cache.hostEndpoints.get(endpointName);
       if (current === undefined) {
-        this.#nodeOf.set(own, name); // it may be gone again before the feed tells of it
-        await settled(client.create(resource, { signal }));
-      } else if (isOurs(current)) await settled(this.#repair(own, resource, signal));
-      else log.warn("a host endpoint of this name was made by somebody else; left alone", { name: own });
+        this.#nodeOf.set(endpointName, name); // it may be deleted before the cache receives it
+        await ignoreLostRace(client.create(resource, { signal }));
+      } else if (isAutomatic(current)) await ignoreLostRace(this.#repair(endpointName, resource, signal));
+      else
+        log.warn("a host endpoint of a user has the name of an automatic one; leaving it unchanged", {
+          name: endpointName,
+        });
     }
   }
 
-  async #repair(name: string, wanted: Resource, signal: AbortSignal): Promise<void> {
+  async #repair(name: string, desired: Resource, signal: AbortSignal): Promise<void> {
     const current: Resource = await this.#options.client.get({ kind: "HostEndpoint", name }, { signal });
     const { labels = {}, annotations = {} } = current.metadata;
     const isSame =
-      sameJson(labels, wanted.metadata.labels) &&
-      sameJson(annotations, wanted.metadata.annotations ?? {}) &&
-      sameJson(current.spec, wanted.spec);
+      sameJson(labels, desired.metadata.labels) &&
+      sameJson(annotations, desired.metadata.annotations ?? {}) &&
+      sameJson(current.spec, desired.spec);
     if (isSame) return;
     const { annotations: _, ...metadata } = current.metadata;
     await this.#options.client.update(
-      { ...current, metadata: { ...metadata, ...wanted.metadata }, spec: wanted.spec },
+      { ...current, metadata: { ...metadata, ...desired.metadata }, spec: desired.spec },
       { signal },
     );
   }
 }
 
-const isOurs = ({ metadata }: Resource): boolean => metadata.labels?.[CREATED_BY] === CREATOR;
-const nodeOf = (resource: Resource): string => (resource.spec as SpecOf<"HostEndpoint">).node ?? "";
+const isAutomatic = ({ metadata }: Resource): boolean => metadata.labels?.[CREATED_BY] === CREATOR;
+const nodeOf = (resource: Resource): string => readHostEndpoint(resource, ignoreUnreadable).node ?? "";
 
-/** Somebody was quicker: the feed tells us, and we look again. */
-async function settled(write: Promise<unknown>): Promise<void> {
+/** If another client wrote the object first, the cache receives that change and queues the node again. */
+async function ignoreLostRace(write: Promise<unknown>): Promise<void> {
   try {
     await write;
   } catch (error) {

@@ -31,7 +31,7 @@ const withTemplates = (...templates: HostEndpointTemplate[]) =>
 const CREATED = { "projectcalico.org/created-by": "calico-kube-controllers" };
 
 describe("TC-K25 the default host endpoint", () => {
-  test("TC-K25 covers every interface with every address the node is known by, in order, each once", () =>
+  test("TC-K25 covers all interfaces with all addresses of the node, in order and without duplicates", () =>
     expect(desiredHostEndpoints(node(), { autoCreate: "Enabled" })).toEqual([
       {
         apiVersion: "projectcalico.org/v3",
@@ -49,13 +49,13 @@ describe("TC-K25 the default host endpoint", () => {
       },
     ] as never));
 
-  test("TC-K25 none when it is off, none by default when only templates are wanted", () => {
+  test("TC-K25 is not created when automatic host endpoints, or the default one, are disabled", () => {
     expect(desiredHostEndpoints(node(), {})).toEqual([]);
     expect(desiredHostEndpoints(node(), { autoCreate: "Disabled" })).toEqual([]);
     expect(desiredHostEndpoints(node(), withTemplates())).toEqual([]);
   });
 
-  test("TC-K25 a name that is too long becomes a hash that any name may be", () => {
+  test("TC-K25 a name that is too long is replaced by a hash that is a valid name", () => {
     const [endpoint] = desiredHostEndpoints(node({ name: "n".repeat(250) }), { autoCreate: "Enabled" });
     expect(endpoint?.metadata.name).toMatch(/^[a-z0-9]{30,43}-auto-hep$/);
     const [other] = desiredHostEndpoints(node({ name: `${"n".repeat(249)}m` }), { autoCreate: "Enabled" });
@@ -67,7 +67,7 @@ describe("TC-K26 templates", () => {
   const names = (...templates: HostEndpointTemplate[]) =>
     desiredHostEndpoints(node(), withTemplates(...templates)).map(({ metadata }) => metadata.name);
 
-  test("TC-K26 one endpoint with the addresses that lie in the CIDRs, and no interface", () => {
+  test("TC-K26 CIDRs create one endpoint with the matching addresses and no interface", () => {
     const template = { generateName: "lan", interfaceCIDRs: ["172.16.0.0/12"], nodeSelector: "all()" };
     const [endpoint] = desiredHostEndpoints(node(), withTemplates(template));
     expect(endpoint?.metadata.name).toBe("n1-lan-auto-hep");
@@ -79,7 +79,7 @@ describe("TC-K26 templates", () => {
     expect(names({ ...template, interfaceCIDRs: ["198.51.100.0/24"] })).toEqual([]);
   });
 
-  test("TC-K26 one endpoint per interface that fits the pattern, with that interface's addresses", () => {
+  test("TC-K26 a pattern creates one endpoint per matching interface, with the addresses of the interface", () => {
     const template = { generateName: "nic", interfacePattern: "^eth.*", nodeSelector: "" };
     const endpoints = desiredHostEndpoints(node(), withTemplates(template));
     expect(endpoints.map(({ metadata, spec }) => [metadata.name, spec])).toEqual([
@@ -99,19 +99,19 @@ describe("TC-K26 templates", () => {
     ] as never);
   });
 
-  test("TC-K26 pattern and CIDRs together", () =>
+  test("TC-K26 a pattern and CIDRs can be combined", () =>
     expect(names({ generateName: "x", interfacePattern: "eth|bond", interfaceCIDRs: ["172.16.0.0/16"] })).toEqual([
       "n1-x-eth1-auto-hep",
       "n1-x-bond0-auto-hep",
     ]));
 
-  test("TC-K26 only nodes that are selected", () => {
+  test("TC-K26 only selected nodes get endpoints", () => {
     const template = { generateName: "x", interfacePattern: ".*" };
     expect(names({ ...template, nodeSelector: "role == 'worker'" })).toHaveLength(3);
     expect(names({ ...template, nodeSelector: "role == 'master'" })).toEqual([]);
   });
 
-  test("TC-K26 labels of the template win over the node's; annotations are the template's alone", () => {
+  test("TC-K26 labels of the template override labels of the node; annotations come only from the template", () => {
     const template = {
       generateName: "x",
       interfaceCIDRs: ["10.0.0.0/8"],
@@ -125,6 +125,6 @@ describe("TC-K26 templates", () => {
     });
   });
 
-  test("TC-K26 a pattern that is none selects nothing", () =>
+  test("TC-K26 an invalid pattern selects nothing", () =>
     expect(names({ generateName: "x", interfacePattern: "(" })).toEqual([]));
 });

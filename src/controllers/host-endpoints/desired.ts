@@ -1,20 +1,16 @@
-// The host endpoints a node should have: one for all its interfaces, and one or more per template that selects it. Pure.
+// Computes the host endpoints of a node: one for all its interfaces, and one or more for each template that selects the node.
+// Pure.
 import { createHash } from "node:crypto";
-import {
-  type Cidr,
-  cidrContains,
-  hostCidr,
-  type IpAddress,
-  tryParseAddress,
-  tryParseNetwork,
-  tryParseCidr,
-} from "../../lib/ip.ts";
+import { type Cidr, cidrContains, hostCidr, type IpAddress, tryParseCidr } from "../../lib/ip/ip.ts";
 import {
   API_VERSION,
+  ignoreUnreadable,
   type Labels,
   matchesSelector,
+  type Node,
+  readNode,
   type Resource,
-  type SpecOf,
+  tunnelAddresses,
   tryParseSelector,
 } from "../../model/index.ts";
 import type { HostEndpointSettings, HostEndpointTemplate } from "../configuration.ts";
@@ -24,19 +20,19 @@ export const CREATOR = "calico-kube-controllers";
 const PROFILE = "projectcalico-default-allow";
 const SUFFIX = "auto-hep";
 const MAX_NAME = 253;
-type NodeSpec = SpecOf<"Node">;
 
-export function desiredHostEndpoints(node: Resource, settings: HostEndpointSettings): readonly Resource[] {
+export function desiredHostEndpoints(resource: Resource, settings: HostEndpointSettings): readonly Resource[] {
   if (settings.autoCreate !== "Enabled") return [];
-  const wanted: Resource[] = [];
+  const node = readNode(resource, ignoreUnreadable);
+  const desired: Resource[] = [];
   if (settings.createDefaultHostEndpoint !== "Disabled")
-    wanted.push(hostEndpoint(node, [], { interfaceName: "*", addresses: allAddresses(node) }));
-  for (const template of settings.templates ?? []) wanted.push(...fromTemplate(node, template));
-  return wanted;
+    desired.push(hostEndpoint(node, [], { interfaceName: "*", addresses: allAddresses(node) }));
+  for (const template of settings.templates ?? []) desired.push(...fromTemplate(node, template));
+  return desired;
 }
 
-function fromTemplate(node: Resource, template: HostEndpointTemplate): readonly Resource[] {
-  if (!selects(template.nodeSelector, node.metadata.labels ?? {})) return [];
+function fromTemplate(node: Node, template: HostEndpointTemplate): readonly Resource[] {
+  if (!selects(template.nodeSelector, node.labels)) return [];
   const { generateName = "", interfacePattern } = template;
   const cidrs = (template.interfaceCIDRs ?? []).flatMap((text) => tryParseCidr(text) ?? []);
   const within = (addresses: readonly IpAddress[]) =>
@@ -48,36 +44,36 @@ function fromTemplate(node: Resource, template: HostEndpointTemplate): readonly 
     return addresses.length === 0 ? [] : [hostEndpoint(node, [generateName], { addresses, template })];
   }
   const pattern = patternOf(interfacePattern);
-  return ((node.spec as NodeSpec).interfaces ?? []).flatMap(({ name = "", addresses: texts = [] }) => {
+  return node.interfaces.flatMap(({ name, addresses: all }) => {
     if (pattern === undefined || !pattern.test(name)) return [];
-    const addresses = within(parsed(texts));
+    const addresses = within([...new Set(all)]);
     if (cidrs.length > 0 && addresses.length === 0) return [];
     return [hostEndpoint(node, [generateName, name], { interfaceName: name, addresses, template })];
   });
 }
 
 function hostEndpoint(
-  node: Resource,
-  words: readonly string[],
-  given: {
+  node: Node,
+  nameParts: readonly string[],
+  fields: {
     readonly interfaceName?: string;
     readonly addresses: readonly IpAddress[];
     readonly template?: HostEndpointTemplate;
   },
 ): Resource {
-  const { interfaceName, addresses, template } = given;
-  const labels = { ...node.metadata.labels, ...template?.labels, [CREATED_BY]: CREATOR };
+  const { interfaceName, addresses, template } = fields;
+  const labels = { ...node.labels, ...template?.labels, [CREATED_BY]: CREATOR };
   const annotations = template?.annotations ?? {};
   return {
     apiVersion: API_VERSION,
     kind: "HostEndpoint",
     metadata: {
-      name: nameOf([node.metadata.name, ...words]),
+      name: nameOf([node.name, ...nameParts]),
       labels,
       ...(Object.keys(annotations).length === 0 ? {} : { annotations }),
     },
     spec: {
-      node: node.metadata.name,
+      node: node.name,
       ...(interfaceName === undefined ? {} : { interfaceName }),
       ...(addresses.length === 0 ? {} : { expectedIPs: addresses }),
       profiles: [PROFILE],
@@ -85,45 +81,25 @@ function hostEndpoint(
   };
 }
 
-/** `<node>-<template>-<interface>-auto-hep`; one that is too long becomes a hash of itself. */
-function nameOf(words: readonly string[]): string {
-  const name = [...words, SUFFIX].join("-");
+/** `<node>-<template>-<interface>-auto-hep`; a name that is too long is replaced by its hash. */
+function nameOf(nameParts: readonly string[]): string {
+  const name = [...nameParts, SUFFIX].join("-");
   if (name.length <= MAX_NAME) return name;
   const hash = createHash("sha256").update(name).digest("base64url").toLowerCase().replaceAll(/[-_.]/g, "");
   return `${hash}-${SUFFIX}`;
 }
 
-/** Every address the node is known by, each once, tunnels before the interfaces. */
-function allAddresses(node: Resource): readonly IpAddress[] {
-  const {
-    bgp,
-    ipv4VXLANTunnelAddr,
-    ipv6VXLANTunnelAddr,
-    wireguard,
-    addresses = [],
-    interfaces = [],
-  } = node.spec as NodeSpec;
-  const texts = [
-    bgp?.ipv4Address,
-    bgp?.ipv6Address,
-    bgp?.ipv4IPIPTunnelAddr,
-    ipv4VXLANTunnelAddr,
-    ipv6VXLANTunnelAddr,
-    wireguard?.interfaceIPv4Address,
-    wireguard?.interfaceIPv6Address,
-    ...addresses.filter(({ type }) => type === "InternalIP").map(({ address }) => address),
-    ...interfaces.flatMap(({ addresses: own = [] }) => own),
+/** All addresses of the node without duplicates; tunnel addresses before addresses of interfaces. */
+function allAddresses(node: Node): readonly IpAddress[] {
+  const addresses = [
+    node.networks[4]?.address,
+    node.networks[6]?.address,
+    ...tunnelAddresses(node).map(({ address }) => address),
+    ...node.addresses.filter(({ type }) => type === "InternalIP").map(({ network }) => network.address),
+    ...node.interfaces.flatMap((each) => each.addresses),
   ];
-  return parsed(texts);
+  return [...new Set(addresses.filter((address) => address !== undefined))];
 }
-
-const parsed = (texts: readonly (string | undefined)[]): readonly IpAddress[] => [
-  ...new Set(
-    texts.flatMap((text) =>
-      text === undefined ? [] : (tryParseAddress(text) ?? tryParseNetwork(text)?.address ?? []),
-    ),
-  ),
-];
 
 function selects(selector: string | undefined, labels: Labels): boolean {
   const parsedSelector = tryParseSelector(selector === undefined || selector === "" ? "all()" : selector);

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
-import type { IpAddress } from "../../lib/ip.ts";
-import { keeps, podFacts } from "./pod-facts.ts";
+import type { IpAddress } from "../../lib/ip/ip.ts";
+import { usesAddress, podFacts } from "./pod-facts.ts";
 
 const A = "10.65.0.1" as IpAddress;
 const pod = (status: object = {}, spec: object = {}, annotations: Record<string, string> = {}) =>
@@ -10,28 +10,55 @@ const pod = (status: object = {}, spec: object = {}, annotations: Record<string,
     status,
   } as never);
 
-describe("TC-K17 whether a pod keeps an address", () => {
+describe("TC-K17 whether a pod uses an address", () => {
   const running = { phase: "Running", podIP: A, podIPs: [{ ip: A }] };
+  const assigned = (message: string) => ({
+    conditions: [{ type: "cni.projectcalico.org/AddressesAssigned", status: "True", message }],
+  });
+  const terminating = podFacts({
+    metadata: {
+      name: "p",
+      namespace: "ns1",
+      deletionTimestamp: "2026-01-01T00:00:00Z",
+      annotations: { "cni.projectcalico.org/podIP": "", "vpc.amazonaws.com/pod-ips": "" },
+    },
+    spec: { nodeName: "n1", containers: [] },
+    status: running,
+  } as never);
   const cases: readonly [string, ReturnType<typeof pod>, string | undefined, boolean][] = [
-    ["it has it", pod(running), "n1", true],
-    ["it has another", pod({ podIP: "10.65.0.2" }), "n1", false],
-    ["it has none yet", pod({ phase: "Pending" }), "n1", true],
+    ["it has the address", pod(running), "n1", true],
+    ["it has another address", pod({ podIP: "10.65.0.2" }), "n1", false],
+    ["it has no address yet", pod({ phase: "Pending" }), "n1", true],
     ["it runs on another node", pod(running), "n2", false],
-    ["it runs on another node, and that of the address is gone", pod(running), undefined, true],
+    ["it runs on another node, and the node of the address is deleted", pod(running), undefined, true],
     ["it has not been scheduled again", pod({ phase: "Pending" }, { nodeName: undefined }), "n1", true],
     ["it was evicted", pod({ ...running, phase: "Failed", reason: "Evicted" }), "n1", false],
     ["it has succeeded", pod({ ...running, phase: "Succeeded" }), "n1", false],
     ["it has failed", pod({ ...running, phase: "Failed" }), "n1", false],
+    [
+      "it was attached again, the kubelet has not reported it yet",
+      pod({ ...running, ...assigned("10.65.0.2/32") }),
+      "n1",
+      true,
+    ],
+    [
+      "the plugin assigned it, the kubelet still reports another",
+      pod({ podIP: "10.65.0.2", ...assigned(A) }),
+      "n1",
+      true,
+    ],
+    ["it terminates, and its annotations name no address", terminating, "n1", true],
     ["it uses the host's network", pod({ podIP: "10.0.0.1" }, { hostNetwork: true }), "n1", false],
   ];
-  for (const [name, facts, node, want] of cases) test(`TC-K17 ${name}`, () => expect(keeps(facts, A, node)).toBe(want));
+  for (const [name, facts, node, want] of cases)
+    test(`TC-K17 ${name}`, () => expect(usesAddress(facts, A, node)).toBe(want));
 
-  test("TC-K17 addresses of further networks count", () => {
+  test("TC-K17 addresses of additional networks are in use", () => {
     const text = JSON.stringify([{ name: "extra", ips: ["10.65.9.9"] }]);
     const facts = pod({ podIP: "10.65.0.2" }, {}, { "k8s.v1.cni.cncf.io/network-status": text });
-    expect(keeps(facts, "10.65.9.9" as IpAddress, "n1")).toBe(true);
+    expect(usesAddress(facts, "10.65.9.9" as IpAddress, "n1")).toBe(true);
     const broken = pod({ podIP: "10.65.0.2" }, {}, { "k8s.v1.cni.cncf.io/network-status": "{" });
-    expect(keeps(broken, "10.65.9.9" as IpAddress, "n1")).toBe(true);
+    expect(usesAddress(broken, "10.65.9.9" as IpAddress, "n1")).toBe(true);
   });
 
   describe("TC-K17 a running pod with an annotation that does not parse", () => {
@@ -49,12 +76,12 @@ describe("TC-K17 whether a pod keeps an address", () => {
     ] as const)
       test(`TC-K17 ${name}: ${text}`, () => {
         const facts = pod(running, {}, { [name]: text });
-        expect([keeps(facts, A, "n1"), keeps(facts, other, "n1")]).toEqual([true, keepsOthers]);
-        // What has finished still gives its address back, unless the annotation may name it.
-        expect(keeps(pod({ ...running, phase: "Succeeded" }, {}, { [name]: text }), A, "n1")).toBe(keepsOthers);
+        expect([usesAddress(facts, A, "n1"), usesAddress(facts, other, "n1")]).toEqual([true, keepsOthers]);
+        // A finished pod does not use its address, unless the annotation may contain it.
+        expect(usesAddress(pod({ ...running, phase: "Succeeded" }, {}, { [name]: text }), A, "n1")).toBe(keepsOthers);
       });
   });
 
-  test("TC-K17 a pod whose reported address does not parse keeps every address", () =>
-    expect(keeps(pod({ phase: "Running", podIP: "x" }), A, "n1")).toBe(true));
+  test("TC-K17 a pod whose reported address does not parse uses every address", () =>
+    expect(usesAddress(pod({ phase: "Running", podIP: "x" }), A, "n1")).toBe(true));
 });

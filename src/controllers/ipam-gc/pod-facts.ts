@@ -1,8 +1,8 @@
-// What the collector must know of a pod, and whether the pod has an address.
+// Reads the fields of a pod that the address collector needs, and decides whether the pod still uses an address.
 import type { KubeObject } from "../../datastore/index.ts";
-import { cidrAddress, type IpAddress, parseNetwork } from "../../lib/ip.ts";
-import { JsonReader } from "../../lib/json-reader.ts";
-import { podAddresses } from "../../model/index.ts";
+import { cidrAddress, type IpAddress, parseNetwork } from "../../lib/ip/ip.ts";
+import { JsonReader } from "../../lib/encoding/json-reader.ts";
+import { podAddressesInUse } from "../../model/index.ts";
 
 export interface PodFacts {
   readonly node: string;
@@ -32,21 +32,21 @@ export function podFacts(object: KubeObject): PodFacts {
   return {
     node: spec?.nodeName ?? "",
     isEvicted: status?.phase === "Failed" && status.reason === "Evicted",
-    ...(addresses === undefined ? {} : { addresses }),
+    addresses,
   };
 }
 
-/** @returns undefined if the pod's status or annotations do not tell which addresses it has */
+/** @returns undefined if the addresses cannot be determined from the pod's status and annotations */
 function allAddresses(pod: KubeObject): readonly IpAddress[] | undefined {
   try {
-    const own = podAddresses(pod).map(cidrAddress);
+    const own = podAddressesInUse(pod).map(cidrAddress);
     return [...own, ...otherNetworks(pod.metadata.annotations?.[NETWORK_STATUS])];
   } catch {
     return undefined;
   }
 }
 
-/** Addresses a meta-plugin gave the pod on further networks. */
+/** Addresses on additional networks, which a meta-plugin such as Multus lists in an annotation. */
 function otherNetworks(text: string | undefined): readonly IpAddress[] {
   if (text === undefined || text === "") return [];
   const networks: unknown = JSON.parse(text);
@@ -55,11 +55,10 @@ function otherNetworks(text: string | undefined): readonly IpAddress[] {
 }
 
 /**
- * Whether the pod keeps the address allocated. So does a pod whose addresses are not known: it may have this one, or be
- * about to get it.
- * @param node the pod must be on; undefined when that node is gone and cannot be compared with
+ * Also true if the addresses of the pod are unknown: it may have this address, or be about to get it.
+ * @param node the Kubernetes node that the address was assigned on; undefined if that node is deleted and cannot be compared
  */
-export function keeps(pod: PodFacts, address: IpAddress, node: string | undefined): boolean {
+export function usesAddress(pod: PodFacts, address: IpAddress, node: string | undefined): boolean {
   if (node !== undefined && pod.node !== "" && pod.node !== node) return false;
   if (pod.addresses === undefined) return true;
   return !pod.isEvicted && pod.addresses.includes(address);

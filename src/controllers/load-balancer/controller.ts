@@ -1,11 +1,11 @@
-// Addresses for services of type LoadBalancer, from pools that allow it: given, shown in the service's status, taken back
-// when the service no longer wants them.
+// Assigns addresses to services of type LoadBalancer from pools that allow this use, writes them to the status of the service,
+// and releases them when the service no longer requests them.
 //
-//   services ──► wish ─┐
-//   feed (blocks, pools) ──► holdings ──► changes ──► IPAM ──► status of the service
+//   services ──► requested addresses ──────────┐
+//   cache (blocks, pools) ──► allocations ──► changes ──► IPAM ──► status of the service
 //
-// The feed may lag behind our own writes: before anything is written the handle is read as it is. Should two of a family
-// ever come under one handle (a replica that worked a moment too long), one of them is taken back.
+// The cache may lag behind the controller's own writes, so the handle is read from the datastore before each write. If a handle
+// ever has two addresses of one family (two replicas assigned one at the same time), one of them is released.
 import type { Informer, KubeApi, KubeObject } from "../../datastore/index.ts";
 import {
   ATTRIBUTE,
@@ -16,165 +16,175 @@ import {
   loadBalancerHandle,
   UnknownHandle,
 } from "../../ipam/index.ts";
-import { cidrContains, type IpAddress, parseNetwork, tryParseAddress } from "../../lib/ip.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
+import { cidrContains, type IpAddress, parseNetwork, tryParseAddress } from "../../lib/ip/ip.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
 import { aborted, pause } from "../../lib/retry.ts";
 import type { Labels } from "../../model/index.ts";
-import type { Feed } from "../feed.ts";
-import { codeOf } from "../status-code.ts";
+import type { DatastoreCache } from "../datastore-cache.ts";
+import { httpStatusOf } from "../http-status.ts";
 import { sameJson } from "../same-json.ts";
 import { every, WorkQueue } from "../work-queue.ts";
-import { Holdings } from "./holdings.ts";
+import { ServiceAllocations } from "./service-allocations.ts";
 import {
   type Changes,
   changesFor,
   ingressWith,
-  InvalidWish,
+  InvalidAddressRequest,
   isManaged,
   type LoadBalancerPool,
   loadBalancerPools,
   type ServiceFacts,
   serviceFacts,
-  wishOf,
-} from "./wanted.ts";
+  readAddressRequest,
+} from "./desired.ts";
 
 export interface LoadBalancerOptions {
   readonly api: KubeApi;
   readonly services: Informer<ServiceFacts>;
-  readonly feed: Feed;
+  readonly cache: DatastoreCache;
   readonly ipam: Ipam;
   readonly assignIPs: "AllServices" | "RequestedServicesOnly";
   readonly log: Logger;
   readonly now?: () => Date;
 }
 
-/** A service that shall have other addresses than it has. */
-interface Wanting {
+/** A service whose addresses differ from the requested ones. */
+interface PendingChange {
   readonly key: string;
   readonly service: ServiceFacts;
   readonly handleId: string;
   readonly changes: Changes;
   readonly pools: readonly LoadBalancerPool[];
-  readonly held: Set<IpAddress>;
+  /** Addresses that the handle has now; successful assignments are added. */
+  readonly allocated: Set<IpAddress>;
 }
 
-const FULL_PASS_MS = 5 * 60_000;
+const FULL_SYNC_MS = 5 * 60_000;
 const UPGRADE_RETRY_MS = 10_000;
 const STATUS_TIMEOUT_MS = 10_000;
 type Service = KubeObject & { readonly status?: { readonly loadBalancer?: object } };
 
 export class LoadBalancerAddresses {
   readonly #options: LoadBalancerOptions;
-  readonly #holdings = new Holdings();
+  readonly #allocations = new ServiceAllocations();
   readonly #queue: WorkQueue;
-  /** What was last said about a service that cannot be helped: said once. */
-  readonly #told = new Map<string, string>();
+  /** The last problem logged for each service, so that it is logged once. */
+  readonly #loggedProblems = new Map<string, string>();
 
   constructor(options: LoadBalancerOptions) {
     this.#options = options;
-    const { feed, services, log } = options;
+    const { cache, services, log } = options;
     this.#queue = new WorkQueue({ name: "loadbalancer", work: (key, signal) => this.#sync(key, signal), log });
     services.listen(({ key, after }) => {
-      if (after === undefined) this.#told.delete(key);
+      if (after === undefined) this.#loggedProblems.delete(key);
       this.#queue.add(key);
     });
-    feed.listen(({ blocks, hasOtherChanges }) => {
-      let mayHaveRoom = hasOtherChanges; // a pool may have come
+    cache.listen(({ blocks, hasOtherChanges }) => {
+      let mayHaveFreeAddresses = hasOtherChanges; // a pool may have been added
       for (const cidr of blocks) {
-        const block = feed.blocks.get(cidr);
-        for (const key of this.#holdings.setBlock(cidr, block)) this.#queue.add(key);
-        mayHaveRoom ||= block === undefined || block.affinity?.startsWith("virtual:") === true;
+        const block = cache.blocks.get(cidr);
+        for (const key of this.#allocations.setBlock(cidr, block)) this.#queue.add(key);
+        mayHaveFreeAddresses ||= block === undefined || block.affinity?.startsWith("virtual:") === true;
       }
-      if (mayHaveRoom) this.#lookAtAll();
+      if (mayHaveFreeAddresses) this.#queueAll();
     });
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { feed, services } = this.#options;
-    await Promise.race([Promise.all([feed.inSync, services.synced]), aborted(signal)]);
+    const { cache, services } = this.#options;
+    await Promise.race([Promise.all([cache.inSync, services.synced]), aborted(signal)]);
     if (signal.aborted) return;
-    await this.#upgrade(signal);
-    await Promise.all([this.#queue.run(signal), every(FULL_PASS_MS, signal, () => this.#lookAtAll())]);
+    await this.#upgradeBlocks(signal);
+    await Promise.all([this.#queue.run(signal), every(FULL_SYNC_MS, signal, () => this.#queueAll())]);
   }
 
-  #lookAtAll(): void {
+  #queueAll(): void {
     for (const [key] of this.#options.services.entries()) this.#queue.add(key);
-    for (const key of this.#holdings.services()) this.#queue.add(key);
+    for (const key of this.#allocations.services()) this.#queue.add(key);
   }
 
-  async #upgrade(signal: AbortSignal): Promise<void> {
+  async #upgradeBlocks(signal: AbortSignal): Promise<void> {
     const { ipam, log } = this.#options;
     while (!signal.aborted)
       try {
         return await ipam.upgradeHost(LOAD_BALANCER, signal);
       } catch (error) {
         if (signal.aborted) return;
-        log.warn("blocks of services cannot be put in order; trying again", { error: describeError(error) });
+        log.warn("cannot upgrade the blocks of services, retrying", { error: describeError(error) });
         await pause(UPGRADE_RETRY_MS, signal);
       }
   }
 
   async #sync(key: string, signal: AbortSignal): Promise<void> {
-    const { services, feed, assignIPs } = this.#options;
-    if (!feed.isWritable) return; // told again when it is
+    const { services, cache, assignIPs } = this.#options;
+    if (!cache.isWritable) return; // the cache notifies again when the datastore is unlocked
     const service = services.get(key);
     const handleId =
       service === undefined ? undefined : loadBalancerHandle(service.name, service.namespace, service.uid);
-    for (const other of this.#holdings.handlesOf(key))
+    for (const other of this.#allocations.handlesOf(key))
       if (other !== handleId) await this.#releaseHandle(key, other, signal);
     if (service === undefined || handleId === undefined) return;
-    if (isManaged(service, assignIPs)) await this.#serve(key, service, handleId, signal);
-    else if (this.#holdings.handlesOf(key).has(handleId)) {
+    if (isManaged(service, assignIPs)) await this.#updateAddresses(key, service, handleId, signal);
+    else if (this.#allocations.handlesOf(key).has(handleId)) {
       const released = await this.#releaseHandle(key, handleId, signal);
-      await this.#show(service, [], (address) => released.includes(address), signal);
+      await this.#writeStatus(service, [], (address) => released.includes(address), signal);
     }
   }
 
-  async #serve(key: string, service: ServiceFacts, handleId: string, signal: AbortSignal): Promise<void> {
-    const { feed, ipam } = this.#options;
-    const pools = loadBalancerPools(feed.pools.values());
-    const isOurs = (address: IpAddress) => pools.some(({ cidr }) => cidrContains(cidr, address));
-    const shown = service.ingress.flatMap(({ ip }) => tryParseAddress(ip) ?? []);
-    const changesTo = (held: readonly IpAddress[]) => changesFor(wishOf(service, pools), held, pools, shown);
-    const seen = this.#holdings.addressesOf(key, handleId);
+  async #updateAddresses(key: string, service: ServiceFacts, handleId: string, signal: AbortSignal): Promise<void> {
+    const { cache, ipam } = this.#options;
+    const pools = loadBalancerPools(cache.pools.values());
+    const isFromPool = (address: IpAddress) => pools.some(({ cidr }) => cidrContains(cidr, address));
+    const inStatus = service.ingress.flatMap(({ ip }) => tryParseAddress(ip) ?? []);
+    const changesTo = (allocated: readonly IpAddress[]) =>
+      changesFor(readAddressRequest(service, pools), allocated, pools, inStatus);
+    const cached = this.#allocations.addressesOf(key, handleId);
     try {
       const isDone =
-        isNothing(changesTo(seen)) && sameJson(ingressWith(service.ingress, seen, isOurs), service.ingress);
-      if (isDone) return void this.#told.delete(key);
+        isEmpty(changesTo(cached)) && sameJson(ingressWith(service.ingress, cached, isFromPool), service.ingress);
+      if (isDone) return void this.#loggedProblems.delete(key);
     } catch (error) {
-      if (!(error instanceof InvalidWish)) throw error;
-      return this.#tell(key, "a service asks for addresses that cannot be; it stays as it is", error.message);
+      if (!(error instanceof InvalidAddressRequest)) throw error;
+      return this.#logOnce(key, "service requests invalid addresses; its addresses stay unchanged", error.message);
     }
-    if (pools.length === 0 && seen.length === 0) {
-      this.#tell(key, "no pool gives addresses to services", "add LoadBalancer to allowedUses of one");
+    if (pools.length === 0 && cached.length === 0) {
+      this.#logOnce(key, "service gets no address", "no pool has LoadBalancer in spec.allowedUses; add it to one");
       return;
     }
-    const held = new Set(await this.#heldNow(handleId, signal));
-    const changes = changesTo([...held]);
+    const allocated = new Set(await this.#readHandle(handleId, signal));
+    const changes = changesTo([...allocated]);
     if (changes.release.length > 0) {
       const { error } = await ipam.release(
         changes.release.map((address) => ({ address, handleId })),
         signal,
       );
       if (error !== undefined) throw error;
-      this.#options.log.info("took back addresses of a service", { service: key, addresses: changes.release });
-      for (const address of changes.release) held.delete(address);
+      this.#options.log.info("released addresses of a service", { service: key, addresses: changes.release });
+      for (const address of changes.release) allocated.delete(address);
     }
-    // What was given is shown even when the rest cannot be had.
-    const failures = await this.#get({ key, service, handleId, changes, pools, held }, signal);
-    await this.#show(service, inOrder(held), (address) => isOurs(address) || changes.release.includes(address), signal);
-    if (failures.length === 0) return void this.#told.delete(key);
+    // Successful assignments are written to the status even if others failed.
+    const failures = await this.#assign({ key, service, handleId, changes, pools, allocated }, signal);
+    await this.#writeStatus(
+      service,
+      sortByFamily(allocated),
+      (address) => isFromPool(address) || changes.release.includes(address),
+      signal,
+    );
+    if (failures.length === 0) return void this.#loggedProblems.delete(key);
     for (const failure of failures) {
-      // Another pool, block or address will call again.
+      // No retry: the service is queued again when a pool or block changes.
       if (!(failure instanceof IpamError)) throw failure;
-      this.#tell(key, "a service gets no address", describeError(failure));
+      this.#logOnce(key, "service gets no address", describeError(failure));
     }
   }
 
-  /** Adds to `held` what could be had. @returns what stood in the way of the rest */
-  async #get({ key, service, handleId, changes, pools, held }: Wanting, signal: AbortSignal): Promise<unknown[]> {
-    const { take, assign } = changes;
-    if (take.length + assign.length === 0) return [];
+  /** Assigns addresses and adds them to `allocated`. @returns the errors of the assignments that failed */
+  async #assign(
+    { key, service, handleId, changes, pools, allocated }: PendingChange,
+    signal: AbortSignal,
+  ): Promise<unknown[]> {
+    const { assignExact, assign } = changes;
+    if (assignExact.length + assign.length === 0) return [];
     const { ipam, log, now = () => new Date() } = this.#options;
     const attributes = {
       [ATTRIBUTE.namespace]: service.namespace,
@@ -184,11 +194,11 @@ export class LoadBalancerAddresses {
     };
     const request = { handleId, attributes, host: LOAD_BALANCER.name, use: "LoadBalancer" } as const;
     const failures: unknown[] = [];
-    for (const address of take)
+    for (const address of assignExact)
       try {
         await ipam.assignAddress({ ...request, address }, signal);
-        held.add(address);
-        log.info("gave a service the address it asks for", { service: key, address });
+        allocated.add(address);
+        log.info("assigned the requested address to a service", { service: key, address });
       } catch (error) {
         failures.push(error);
       }
@@ -196,20 +206,20 @@ export class LoadBalancerAddresses {
     for (const family of assign)
       try {
         const { addresses, messages } = await ipam.autoAssign(
-          { ...request, ...family, count: 1, namespaceLabels, maxBlocks: Number.MAX_SAFE_INTEGER }, // no host's limit
+          { ...request, ...family, count: 1, namespaceLabels, maxBlocks: Number.MAX_SAFE_INTEGER }, // the limit is for hosts
           signal,
         );
-        for (const network of addresses) held.add(parseNetwork(network).address);
-        if (addresses.length > 0) log.info("gave a service an address", { service: key, addresses });
+        for (const network of addresses) allocated.add(parseNetwork(network).address);
+        if (addresses.length > 0) log.info("assigned an address to a service", { service: key, addresses });
         else
-          this.#tell(key, "a service gets no address", messages.join("; ") || `no IPv${family.version} address left`);
+          this.#logOnce(key, "service gets no address", messages.join("; ") || `no IPv${family.version} address left`);
       } catch (error) {
         failures.push(error);
       }
     return failures;
   }
 
-  /** Read only where a pool looks at them. */
+  /** Reads the labels only if a pool has a namespace selector. */
   async #namespaceLabels(
     { namespace }: ServiceFacts,
     pools: readonly LoadBalancerPool[],
@@ -220,7 +230,7 @@ export class LoadBalancerAddresses {
     return (await this.#options.api.get<KubeObject>(path, { signal })).metadata.labels ?? {};
   }
 
-  async #heldNow(handleId: string, signal: AbortSignal): Promise<readonly IpAddress[]> {
+  async #readHandle(handleId: string, signal: AbortSignal): Promise<readonly IpAddress[]> {
     try {
       return await this.#options.ipam.addressesOfHandle(handleId, signal);
     } catch (error) {
@@ -231,27 +241,27 @@ export class LoadBalancerAddresses {
 
   async #releaseHandle(key: string, handleId: string, signal: AbortSignal): Promise<readonly IpAddress[]> {
     const { ipam, log } = this.#options;
-    const seen = this.#holdings.addressesOf(key, handleId);
+    const cached = this.#allocations.addressesOf(key, handleId);
     try {
       const addresses = await ipam.releaseByHandle(handleId, signal);
-      log.info("took back addresses of a service", { service: key, addresses });
+      log.info("released addresses of a service", { service: key, addresses });
       return addresses;
     } catch (error) {
       if (!(error instanceof UnknownHandle)) throw error;
-      // Addresses without the handle's own record: what the block says must do.
+      // The handle object is missing: release the addresses that the cached blocks contain.
       await ipam.release(
-        seen.map((address) => ({ address, handleId })),
+        cached.map((address) => ({ address, handleId })),
         signal,
       );
-      return seen;
+      return cached;
     }
   }
 
-  /** Writes the status as it should be, on the service as it is now. */
-  async #show(
+  /** Reads the service and writes its status; retries on a conflict. */
+  async #writeStatus(
     { namespace, name, uid }: ServiceFacts,
-    held: readonly IpAddress[],
-    isOurs: (address: IpAddress) => boolean,
+    allocated: readonly IpAddress[],
+    isFromPool: (address: IpAddress) => boolean,
     signal: AbortSignal,
   ): Promise<void> {
     const { api } = this.#options;
@@ -261,27 +271,28 @@ export class LoadBalancerAddresses {
       try {
         const current = await api.get<Service>(path, { signal: until });
         const facts = serviceFacts(current);
-        if (facts.uid !== uid || !facts.isLoadBalancer) return; // its addresses go with the next look
-        const ingress = ingressWith(facts.ingress, held, isOurs);
+        if (facts.uid !== uid || !facts.isLoadBalancer) return; // the next sync releases its addresses
+        const ingress = ingressWith(facts.ingress, allocated, isFromPool);
         if (sameJson(ingress, facts.ingress)) return;
         const status = { ...current.status, loadBalancer: { ...current.status?.loadBalancer, ingress } };
         await api.json({ method: "PUT", path: `${path}/status`, body: { ...current, status }, signal: until });
         return;
       } catch (error) {
-        if (codeOf(error) === 404) return;
-        if (codeOf(error) !== 409 || attempt >= 5) throw error;
+        if (httpStatusOf(error) === 404) return;
+        if (httpStatusOf(error) !== 409 || attempt >= 5) throw error;
       }
   }
 
-  #tell(key: string, sentence: string, reason: string): void {
-    if (this.#told.get(key) === reason) return;
-    this.#told.set(key, reason);
+  #logOnce(key: string, sentence: string, reason: string): void {
+    if (this.#loggedProblems.get(key) === reason) return;
+    this.#loggedProblems.set(key, reason);
     this.#options.log.warn(sentence, { service: key, reason });
   }
 }
 
-const isNothing = ({ release, take, assign }: Changes): boolean => release.length + take.length + assign.length === 0;
+const isEmpty = ({ release, assignExact, assign }: Changes): boolean =>
+  release.length + assignExact.length + assign.length === 0;
 
 /** IPv4 first. */
-const inOrder = (addresses: Iterable<IpAddress>): readonly IpAddress[] =>
+const sortByFamily = (addresses: Iterable<IpAddress>): readonly IpAddress[] =>
   [...addresses].sort((a, b) => Number(a.includes(":")) - Number(b.includes(":")));

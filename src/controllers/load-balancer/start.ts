@@ -1,16 +1,16 @@
-// The addresses of services with what they need.
+// Starts the controller that assigns addresses to services.
 import { type Datastore, Informer, type KubeApi } from "../../datastore/index.ts";
 import { Ipam } from "../../ipam/index.ts";
-import type { Logger } from "../../lib/log.ts";
+import type { Logger } from "../../lib/log/log.ts";
 import type { RunningConfig } from "../configuration.ts";
-import type { Feed } from "../feed.ts";
+import type { DatastoreCache } from "../datastore-cache.ts";
 import { LoadBalancerAddresses } from "./controller.ts";
-import { serviceFacts } from "./wanted.ts";
+import { serviceFacts } from "./desired.ts";
 
 export function startLoadBalancer(
   parts: {
     readonly config: RunningConfig;
-    readonly feed: Feed;
+    readonly cache: DatastoreCache;
     readonly usePodCidr: boolean;
     readonly store: Datastore;
     readonly api: KubeApi;
@@ -18,15 +18,15 @@ export function startLoadBalancer(
   },
   signal: AbortSignal,
 ): Promise<void>[] {
-  const { config, feed, usePodCidr, store, api, log } = parts;
+  const { config, cache, usePodCidr, store, api, log } = parts;
   if (config.loadBalancer === undefined) return [];
   if (usePodCidr) {
-    log.info("addresses come from the nodes' pod CIDRs: services get none from us");
+    log.info("services get no addresses, because USE_POD_CIDR is set and addresses come from the nodes' pod CIDRs");
     return [];
   }
   const services = new Informer({ api, path: "/api/v1/services", keep: serviceFacts, log });
   const ipam = new Ipam({ datastore: store, log });
   const { assignIPs } = config.loadBalancer;
-  const controller = new LoadBalancerAddresses({ api, services, feed, ipam, assignIPs, log });
+  const controller = new LoadBalancerAddresses({ api, services, cache, ipam, assignIPs, log });
   return [controller.run(signal), services.run(signal)];
 }

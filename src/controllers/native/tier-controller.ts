@@ -1,8 +1,9 @@
-// Tiers of the native API: one that is deleted stays until its last policy is gone, and says what keeps it.
+// Keeps a deleted Tier of the native API, with a finalizer, until its last policy is deleted. A condition of the Tier shows the
+// policies that remain.
 import { Informer, type KubeApi, type KubeObject } from "../../datastore/index.ts";
-import type { Logger } from "../../lib/log.ts";
+import type { Logger } from "../../lib/log/log.ts";
 import { WorkQueue } from "../work-queue.ts";
-import { NATIVE, type NativeObject, setCondition, setFinalizer } from "./writes.ts";
+import { NATIVE, type NativeObject, setCondition, setFinalizer } from "./update-object.ts";
 
 const TIER_FINALIZER = "projectcalico.org/tier-controller";
 const POLICIES = {
@@ -13,11 +14,11 @@ const POLICIES = {
 } as const;
 const DEFAULT_TIER = "default";
 
-export class TierGuard {
+export class TierFinalizer {
   readonly #api: KubeApi;
   readonly #log: Logger;
   readonly #tiers: Informer<{ readonly isDeleting: boolean }>;
-  /** By kind, each policy's tier. */
+  /** By policy kind, informers that keep the tier of each policy. */
   readonly #policies: ReadonlyMap<string, Informer<string>>;
   readonly #queue: WorkQueue;
 
@@ -48,20 +49,20 @@ export class TierGuard {
     const tier = this.#tiers.get(name);
     if (tier === undefined) return;
     const path = `${NATIVE}/tiers/${encodeURIComponent(name)}`;
-    if (!tier.isDeleting) return setFinalizer(this.#api, path, { finalizer: TIER_FINALIZER, isWanted: true }, signal);
-    // Half a picture would let a tier go that has policies.
+    if (!tier.isDeleting) return setFinalizer(this.#api, path, { finalizer: TIER_FINALIZER, isDesired: true }, signal);
+    // With an incomplete list of policies, a tier that still has policies could be removed.
     if (![...this.#policies.values()].every(({ hasSynced }) => hasSynced))
       return void setTimeout(() => this.#queue.add(name), 50);
-    const left = [...this.#policies].flatMap(([kind, informer]) => {
+    const remaining = [...this.#policies].flatMap(([kind, informer]) => {
       const count = [...informer.entries()].filter(([, own]) => own === name).length;
       return count === 0 ? [] : [`${count} ${kind}`];
     });
-    if (left.length === 0) {
-      await setFinalizer(this.#api, path, { finalizer: TIER_FINALIZER, isWanted: false }, signal);
-      this.#log.info("the last policy of a deleted tier is gone, and the tier with it", { tier: name });
+    if (remaining.length === 0) {
+      await setFinalizer(this.#api, path, { finalizer: TIER_FINALIZER, isDesired: false }, signal);
+      this.#log.info("removed a deleted tier after its last policy", { tier: name });
       return;
     }
-    const message = `the tier is being deleted and still has ${left.join(", ")}: delete or move them`;
+    const message = `the tier is being deleted and still has ${remaining.join(", ")}: delete or move them`;
     await setCondition(this.#api, path, { type: "Ready", status: "False", reason: "Terminating", message }, signal);
   }
 }

@@ -1,18 +1,18 @@
-// Removes nodes of ours whose node of Kubernetes is gone, with everything that was theirs. Needed where Calico's datastore
-// is not Kubernetes; nodes that were never Kubernetes' are left alone.
+// Deletes a Calico Node, with everything that belongs to it, when its Kubernetes Node is deleted. For the etcd datastore only.
+// Nodes that do not belong to Kubernetes are never deleted.
 import { type Client, type Informer, isObjectMissing, type KubeApi, NotFound } from "../../datastore/index.ts";
-import type { Logger } from "../../lib/log.ts";
-import type { Feed } from "../feed.ts";
+import type { Logger } from "../../lib/log/log.ts";
+import type { DatastoreCache } from "../datastore-cache.ts";
 import { every, WorkQueue } from "../work-queue.ts";
-import { type KubernetesNode, kubernetesName } from "./kubernetes-name.ts";
+import { type KubernetesNode, kubernetesNodeName } from "./kubernetes-name.ts";
 
 export interface NodeDeletionOptions {
   readonly api: KubeApi;
   readonly client: Client;
-  readonly feed: Feed;
+  readonly cache: DatastoreCache;
   readonly kubernetesNodes: Informer<KubernetesNode>;
   readonly log: Logger;
-  /** All are looked at this often, should a removal have failed for good. */
+  /** Interval at which all nodes are checked, in case a deletion failed after all retries. */
   readonly fullPassMs?: number;
 }
 
@@ -30,34 +30,35 @@ export class NodeDeletion {
       log: options.log,
     });
     options.kubernetesNodes.listen(({ key, after }) => {
-      if (after === undefined) this.#queueFor((kubernetes) => kubernetes === key);
+      if (after === undefined) this.#queueNodes((kubernetes) => kubernetes === key);
     });
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { feed, kubernetesNodes, fullPassMs = FULL_PASS_MS } = this.#options;
-    const lookAtAll = () => {
-      if (feed.isInSync && kubernetesNodes.hasSynced) this.#queueFor((kubernetes) => !kubernetesNodes.has(kubernetes));
+    const { cache, kubernetesNodes, fullPassMs = FULL_PASS_MS } = this.#options;
+    const checkAll = () => {
+      if (cache.isInSync && kubernetesNodes.hasSynced)
+        this.#queueNodes((kubernetes) => !kubernetesNodes.has(kubernetes));
     };
-    const started = Promise.all([feed.inSync, kubernetesNodes.synced]).then(lookAtAll);
+    const started = Promise.all([cache.inSync, kubernetesNodes.synced]).then(checkAll);
     started.catch(() => {});
-    await Promise.all([this.#queue.run(signal), every(fullPassMs, signal, lookAtAll)]);
+    await Promise.all([this.#queue.run(signal), every(fullPassMs, signal, checkAll)]);
   }
 
-  #queueFor(isMeant: (kubernetesName: string) => boolean): void {
-    for (const [name, node] of this.#options.feed.nodes) {
-      const kubernetes = kubernetesName(node);
-      if (kubernetes !== undefined && isMeant(kubernetes)) this.#queue.add(name);
+  #queueNodes(isSelected: (kubernetesNodeName: string) => boolean): void {
+    for (const [name, node] of this.#options.cache.nodes) {
+      const kubernetes = kubernetesNodeName(node);
+      if (kubernetes !== undefined && isSelected(kubernetes)) this.#queue.add(name);
     }
   }
 
   async #check(name: string, signal: AbortSignal): Promise<void> {
-    const { feed, kubernetesNodes, client, log } = this.#options;
-    const node = feed.nodes.get(name);
-    const kubernetes = node === undefined ? undefined : kubernetesName(node);
+    const { cache, kubernetesNodes, client, log } = this.#options;
+    const node = cache.nodes.get(name);
+    const kubernetes = node === undefined ? undefined : kubernetesNodeName(node);
     if (kubernetes === undefined || kubernetesNodes.has(kubernetes)) return;
     if (await this.#exists(kubernetes, signal)) return;
-    log.info("a node of Kubernetes is gone; removing ours with what is its own", { node: name, kubernetes });
+    log.info("deleting a node whose Kubernetes Node is deleted", { node: name, kubernetesNode: kubernetes });
     try {
       await client.delete({ kind: "Node", name }, { signal });
     } catch (error) {
@@ -65,7 +66,7 @@ export class NodeDeletion {
     }
   }
 
-  /** The informer may be behind: a node's removal is worth a question. */
+  /** Reads the Kubernetes Node from the API server, because the informer may lag behind. */
   async #exists(name: string, signal: AbortSignal): Promise<boolean> {
     try {
       await this.#options.api.get(`/api/v1/nodes/${encodeURIComponent(name)}`, { signal });

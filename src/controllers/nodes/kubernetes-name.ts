@@ -1,13 +1,12 @@
-// Which node of Kubernetes a node of ours stands for, and what is kept of it.
-import type { Labels, Resource, SpecOf } from "../../model/index.ts";
+// Finds the Kubernetes Node that a Calico Node represents.
+import { ignoreUnreadable, type Labels, readNode, type Resource } from "../../model/index.ts";
 
+/** The fields of a Kubernetes Node that the controllers use. */
 export interface KubernetesNode {
   readonly labels: Labels;
 }
 
-/** Undefined for a node that is none of Kubernetes'. */
-export function kubernetesName(node: Resource): string | undefined {
-  const { orchRefs = [] } = node.spec as SpecOf<"Node">;
-  const name = orchRefs.find(({ orchestrator }) => orchestrator === "k8s")?.nodeName;
-  return name === "" ? undefined : name;
+/** @returns undefined if the node does not belong to Kubernetes */
+export function kubernetesNodeName(node: Resource): string | undefined {
+  return readNode(node, ignoreUnreadable).orchRefs.find(({ orchestrator }) => orchestrator === "k8s")?.nodeName;
 }

@@ -8,8 +8,8 @@ const node = (labels?: Labels, annotations?: Labels): Resource =>
     kind: "Node",
     metadata: {
       name: "n1",
-      ...(labels === undefined ? {} : { labels }),
-      ...(annotations === undefined ? {} : { annotations }),
+      labels,
+      annotations,
     },
     spec: { orchRefs: [{ orchestrator: "k8s", nodeName: "n1" }] },
   }) as Resource;
@@ -17,26 +17,26 @@ const quiet = () => {};
 const synced = (before: Resource, kubernetes: Labels) => withKubernetesLabels(before, kubernetes, quiet) ?? before;
 
 describe("TC-K15 labels of nodes", () => {
-  test("TC-K15 Kubernetes' labels are copied and noted", () => {
+  test("TC-K15 labels of the Kubernetes Node are copied and listed in an annotation", () => {
     const { metadata } = synced(node({ own: "1" }), { zone: "a", disk: "ssd" });
     expect(metadata.labels).toEqual({ own: "1", zone: "a", disk: "ssd" });
     expect(metadata.annotations).toEqual({ [KUBE_LABELS]: '{"disk":"ssd","zone":"a"}' });
   });
 
-  test("TC-K15 what is so already is not written", () => {
+  test("TC-K15 a node that already has the labels is not written", () => {
     const before = synced(node(), { zone: "a" });
     expect(withKubernetesLabels(before, { zone: "a" }, quiet)).toBeUndefined();
     expect(withKubernetesLabels(node({ own: "1" }), {}, quiet)).toBeUndefined();
   });
 
-  test("TC-K15 a label that leaves Kubernetes leaves the node; the user's stay", () => {
+  test("TC-K15 a label removed from the Kubernetes Node is removed; labels of the user are kept", () => {
     const before = synced(node({ own: "1" }), { zone: "a", disk: "ssd" });
     const after = synced(before, { zone: "b" });
     expect(after.metadata.labels).toEqual({ own: "1", zone: "b" });
     expect(synced(after, {}).metadata).toMatchObject({ labels: { own: "1" }, annotations: { [KUBE_LABELS]: "null" } });
   });
 
-  test("TC-K15 a user's label that Kubernetes hides comes back when the other goes", () => {
+  test("TC-K15 a user's label that a Kubernetes label replaced is restored when that label is removed", () => {
     const hidden = synced(node({ zone: "mine" }), { zone: "a" });
     expect(hidden.metadata.labels).toEqual({ zone: "a" });
     expect(hidden.metadata.annotations?.[HIDDEN_LABELS]).toBe('{"zone":"mine"}');
@@ -47,18 +47,18 @@ describe("TC-K15 labels of nodes", () => {
     expect(after.metadata.annotations).toEqual({ [KUBE_LABELS]: "null" });
   });
 
-  test("TC-K15 a label changed on our side is put right", () => {
+  test("TC-K15 a copied label that was changed on the Calico Node is restored", () => {
     const before = synced(node(), { zone: "a" });
     const tampered = { ...before, metadata: { ...before.metadata, labels: { zone: "x" } } };
     expect(synced(tampered, { zone: "a" }).metadata.labels).toEqual({ zone: "a" });
   });
 
-  test("TC-K15 a note that is no JSON is said and written anew; the sync goes on", () => {
-    const said: string[] = [];
+  test("TC-K15 an annotation that is not JSON is reported and replaced; labels are still copied", () => {
+    const problems: string[] = [];
     const after = withKubernetesLabels(node({ own: "1" }, { [KUBE_LABELS]: "{" }), { zone: "a" }, (problem) =>
-      said.push(problem),
+      problems.push(problem),
     );
     expect(after?.metadata.labels).toEqual({ own: "1", zone: "a" });
-    expect(said).toHaveLength(1);
+    expect(problems).toHaveLength(1);
   });
 });

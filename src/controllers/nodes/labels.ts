@@ -1,13 +1,14 @@
-// Kubernetes' labels on nodes of ours, where the datastore is not Kubernetes. Which labels came from there is noted on
-// the node; a label of the user's that one of Kubernetes' hides is noted too, and given back when the other goes.
+// Copies labels of Kubernetes Nodes to Calico Nodes, for the etcd datastore. One annotation of the Calico Node lists the copied
+// labels. If a copied label replaces a label of the user, another annotation stores the user's value, which is restored when the
+// Kubernetes label is removed.
 import { type Client, Conflict, type Informer, NotFound } from "../../datastore/index.ts";
-import type { Logger } from "../../lib/log.ts";
+import type { Logger } from "../../lib/log/log.ts";
 import type { Labels, Resource } from "../../model/index.ts";
-import type { Feed } from "../feed.ts";
+import type { DatastoreCache } from "../datastore-cache.ts";
 import { sameJson } from "../same-json.ts";
 import { every, WorkQueue } from "../work-queue.ts";
-import { updateLeniently } from "../write.ts";
-import { type KubernetesNode, kubernetesName } from "./kubernetes-name.ts";
+import { updateLeniently } from "../lenient-writes.ts";
+import { type KubernetesNode, kubernetesNodeName } from "./kubernetes-name.ts";
 
 export const KUBE_LABELS = "projectcalico.org/kube-labels";
 export const HIDDEN_LABELS = "projectcalico.org/hidden-labels";
@@ -15,18 +16,17 @@ const FULL_PASS_MS = 5 * 60_000;
 
 export interface NodeLabelsOptions {
   readonly client: Client;
-  readonly feed: Feed;
-  /** With their labels. */
+  readonly cache: DatastoreCache;
   readonly kubernetesNodes: Informer<KubernetesNode>;
   readonly log: Logger;
-  /** Before a change of Kubernetes' labels is written: several often come together. */
-  readonly settleMs?: number;
+  /** Delay between a change of labels and the write, because labels often change several at a time. */
+  readonly writeDelayMs?: number;
 }
 
 export class NodeLabels {
   readonly #options: NodeLabelsOptions;
   readonly #queue: WorkQueue;
-  readonly #known = new Set<string>();
+  readonly #seenNodes = new Set<string>();
   readonly #timers = new Set<ReturnType<typeof setTimeout>>();
 
   constructor(options: NodeLabelsOptions) {
@@ -40,15 +40,15 @@ export class NodeLabels {
       if (after === undefined || sameJson(before?.labels, after.labels)) return;
       const timer = setTimeout(() => {
         this.#timers.delete(timer);
-        for (const [name, node] of options.feed.nodes) if (kubernetesName(node) === key) this.#queue.add(name);
-      }, options.settleMs ?? 1000);
+        for (const [name, node] of options.cache.nodes) if (kubernetesNodeName(node) === key) this.#queue.add(name);
+      }, options.writeDelayMs ?? 1000);
       this.#timers.add(timer);
     });
-    options.feed.listen(({ nodes }) => {
+    options.cache.listen(({ nodes }) => {
       for (const name of nodes) {
-        if (!options.feed.nodes.has(name)) this.#known.delete(name);
-        else if (!this.#known.has(name)) {
-          this.#known.add(name);
+        if (!options.cache.nodes.has(name)) this.#seenNodes.delete(name);
+        else if (!this.#seenNodes.has(name)) {
+          this.#seenNodes.add(name);
           this.#queue.add(name);
         }
       }
@@ -56,11 +56,11 @@ export class NodeLabels {
   }
 
   async run(signal: AbortSignal): Promise<void> {
-    const { feed } = this.#options;
+    const { cache } = this.#options;
     await Promise.all([
       this.#queue.run(signal),
       every(FULL_PASS_MS, signal, () => {
-        for (const name of feed.nodes.keys()) this.#queue.add(name);
+        for (const name of cache.nodes.keys()) this.#queue.add(name);
       }),
     ]);
     for (const timer of this.#timers) clearTimeout(timer);
@@ -71,7 +71,7 @@ export class NodeLabels {
     for (let attempt = 0; ; attempt++)
       try {
         const node: Resource = await client.get({ kind: "Node", name }, { signal });
-        const kubernetes = kubernetesName(node);
+        const kubernetes = kubernetesNodeName(node);
         const source = kubernetes === undefined ? undefined : kubernetesNodes.get(kubernetes);
         if (source === undefined) return;
         const updated = withKubernetesLabels(node, source.labels, (problem) => log.warn(problem, { node: name }));
@@ -84,7 +84,7 @@ export class NodeLabels {
   }
 }
 
-/** The node with Kubernetes' labels of today; undefined when it has them. */
+/** @returns the node with the current labels of its Kubernetes Node; undefined if it already has them */
 export function withKubernetesLabels(
   node: Resource,
   kubernetes: Labels,
@@ -92,34 +92,36 @@ export function withKubernetesLabels(
 ): Resource | undefined {
   const { labels = {}, annotations = {} } = node.metadata;
   if (annotations[KUBE_LABELS] === undefined && Object.keys(kubernetes).length === 0) return undefined;
-  const earlier = noted(
+  const copiedBefore = parseLabels(
     annotations[KUBE_LABELS],
-    `annotation ${KUBE_LABELS} is no JSON map; labels that left Kubernetes before may stay`,
+    `annotation ${KUBE_LABELS} is not a JSON map; labels that were removed in Kubernetes may stay`,
     report,
   );
-  const hidden = { ...noted(annotations[HIDDEN_LABELS], `annotation ${HIDDEN_LABELS} is no JSON map`, report) };
-  const own: Record<string, string> = { ...labels };
-  for (const key of Object.keys(earlier)) {
-    delete own[key];
+  const hidden = {
+    ...parseLabels(annotations[HIDDEN_LABELS], `annotation ${HIDDEN_LABELS} is not a JSON map`, report),
+  };
+  const updated: Record<string, string> = { ...labels };
+  for (const key of Object.keys(copiedBefore)) {
+    delete updated[key];
     if (Object.hasOwn(kubernetes, key)) continue;
-    if (hidden[key] !== undefined) own[key] = hidden[key];
+    if (hidden[key] !== undefined) updated[key] = hidden[key];
     delete hidden[key];
   }
   for (const [key, value] of Object.entries(kubernetes)) {
-    // Only what stood there before Kubernetes said anything was the user's.
-    if (own[key] !== undefined && own[key] !== value) hidden[key] = own[key];
-    own[key] = value;
+    // Copied labels were removed above, so a value that is still here belongs to the user.
+    if (updated[key] !== undefined && updated[key] !== value) hidden[key] = updated[key];
+    updated[key] = value;
   }
   const { [HIDDEN_LABELS]: _, ...others } = annotations;
-  const noteOfHidden = Object.keys(hidden).length === 0 ? {} : { [HIDDEN_LABELS]: textOf(hidden) };
-  const wanted = { ...others, [KUBE_LABELS]: textOf(kubernetes), ...noteOfHidden };
-  if (sameJson(own, labels) && sameJson(wanted, annotations)) return undefined;
+  const hiddenAnnotation: Labels = Object.keys(hidden).length === 0 ? {} : { [HIDDEN_LABELS]: formatLabels(hidden) };
+  const updatedAnnotations = { ...others, [KUBE_LABELS]: formatLabels(kubernetes), ...hiddenAnnotation };
+  if (sameJson(updated, labels) && sameJson(updatedAnnotations, annotations)) return undefined;
   const { labels: _labels, ...metadata } = node.metadata;
-  const shown = Object.keys(own).length === 0 ? {} : { labels: own };
-  return { ...node, metadata: { ...metadata, ...shown, annotations: wanted } };
+  const labelsField = Object.keys(updated).length === 0 ? {} : { labels: updated };
+  return { ...node, metadata: { ...metadata, ...labelsField, annotations: updatedAnnotations } };
 }
 
-function noted(text: string | undefined, problem: string, report: (problem: string) => void): Labels {
+function parseLabels(text: string | undefined, problem: string, report: (problem: string) => void): Labels {
   if (text === undefined || text === "" || text === "null") return {};
   try {
     const value: unknown = JSON.parse(text);
@@ -131,8 +133,8 @@ function noted(text: string | undefined, problem: string, report: (problem: stri
   return {};
 }
 
-/** Names sorted, `null` for none: as the field's programs write it. */
-function textOf(labels: Labels): string {
+/** Sorted by name, and `null` if empty, as Calico writes it. */
+function formatLabels(labels: Labels): string {
   const entries = Object.entries(labels).sort(([a], [b]) => (a < b ? -1 : 1));
   return entries.length === 0 ? "null" : JSON.stringify(Object.fromEntries(entries));
 }

@@ -1,5 +1,5 @@
-// A Kubernetes API in memory, for unit tests: objects by path, lists and watches of them, revisions and conflicts. The
-// suites on a real API server show that it tells the truth.
+// An in-memory Kubernetes API for unit tests: objects by path, lists, watches, resource versions and conflicts. The suites on a
+// real API server verify that it behaves like one.
 import { type KubeApi, type KubeObject, KubeStatusError } from "../../datastore/index.ts";
 
 type Stored = KubeObject & Record<string, unknown>;
@@ -12,7 +12,7 @@ export class FakeKube {
   readonly objects = new Map<string, Stored>();
   /** `METHOD path` of every write, in order. */
   readonly writes: string[] = [];
-  /** Reads asked for, by path. */
+  /** Path of every read, in order. */
   readonly reads: string[] = [];
   /** Thrown by every request while set. */
   failure: Error | undefined;
@@ -20,7 +20,7 @@ export class FakeKube {
   #revision = 1;
   #wake: (() => void)[] = [];
 
-  /** What a part that wants the real one is given. */
+  /** This object as the type that controllers expect. */
   get api(): KubeApi {
     return this as unknown as KubeApi;
   }
@@ -29,32 +29,32 @@ export class FakeKube {
   put(path: string, object: object = {}): void {
     const name = path.split("/").at(-1) ?? "";
     const namespace = /\/namespaces\/([^/]+)\/[^/]+\/[^/]+$/.exec(path)?.[1];
-    const given = object as Stored;
+    const body = object as Stored;
     const before = this.objects.get(path);
     const stored = {
-      ...given,
+      ...body,
       metadata: {
         uid: before?.metadata.uid ?? `uid-${name}-${this.#revision}`,
-        ...given.metadata,
+        ...body.metadata,
         name,
         ...(namespace === undefined ? {} : { namespace }),
         resourceVersion: String(++this.#revision),
       },
     };
     this.objects.set(path, stored);
-    this.#tell(path, { type: before === undefined ? "ADDED" : "MODIFIED", object: stored });
+    this.#notify(path, { type: before === undefined ? "ADDED" : "MODIFIED", object: stored });
   }
 
-  drop(path: string): void {
+  delete(path: string): void {
     const before = this.objects.get(path);
     if (before === undefined) return;
     this.objects.delete(path);
     const metadata = { ...before.metadata, resourceVersion: String(++this.#revision) };
-    this.#tell(path, { type: "DELETED", object: { ...before, metadata } });
+    this.#notify(path, { type: "DELETED", object: { ...before, metadata } });
   }
 
   async get(path: string): Promise<Stored> {
-    await this.#answer();
+    await this.#checkFailure();
     this.reads.push(path);
     const found = this.objects.get(path);
     if (found === undefined) throw status(404, `GET ${path}: not found`);
@@ -62,14 +62,14 @@ export class FakeKube {
   }
 
   async list(path: string) {
-    await this.#answer();
+    await this.#checkFailure();
     this.reads.push(path);
     const items = [...this.objects].filter(([key]) => isIn(path, key)).map(([, object]) => structuredClone(object));
     return { items, metadata: { resourceVersion: String(this.#revision) } };
   }
 
   async json(request: { method: string; path: string; body?: object }): Promise<unknown> {
-    await this.#answer();
+    await this.#checkFailure();
     const { method, path } = request;
     const body = request.body as Stored;
     this.writes.push(`${method} ${path}`);
@@ -82,7 +82,7 @@ export class FakeKube {
     const item = path.replace(/\/status$/, "");
     const before = this.objects.get(item);
     if (before === undefined) throw status(404, `${path}: not found`);
-    if (method === "DELETE") return this.drop(item);
+    if (method === "DELETE") return this.delete(item);
     const { resourceVersion } = body.metadata;
     if (resourceVersion !== undefined && resourceVersion !== before.metadata.resourceVersion)
       throw status(409, `${path} has changed`);
@@ -91,7 +91,7 @@ export class FakeKube {
   }
 
   async probe(path: string): Promise<void> {
-    await this.#answer();
+    await this.#checkFailure();
     this.reads.push(path);
   }
 
@@ -99,9 +99,9 @@ export class FakeKube {
     let after = Number(query.resourceVersion ?? 0);
     for (;;) {
       signal.throwIfAborted();
-      const news = this.#log.filter((entry) => entry.revision > after && isIn(path, entry.path));
+      const newEvents = this.#log.filter((entry) => entry.revision > after && isIn(path, entry.path));
       after = this.#log.at(-1)?.revision ?? after;
-      if (news.length > 0) yield news.map(({ event }) => event);
+      if (newEvents.length > 0) yield newEvents.map(({ event }) => event);
       else
         await new Promise<void>((resolve) => {
           this.#wake.push(resolve);
@@ -110,18 +110,18 @@ export class FakeKube {
     }
   }
 
-  #tell(path: string, event: Event): void {
+  #notify(path: string, event: Event): void {
     this.#log.push({ path, event, revision: this.#revision });
     for (const wake of this.#wake.splice(0)) wake();
   }
 
-  async #answer(): Promise<void> {
+  async #checkFailure(): Promise<void> {
     await Promise.resolve();
     if (this.failure !== undefined) throw this.failure;
   }
 }
 
-/** `/api/v1/pods` holds those of every namespace. */
+/** `/api/v1/pods` contains the pods of all namespaces. */
 function isIn(collection: string, path: string): boolean {
   const parent = path.slice(0, path.lastIndexOf("/"));
   return parent === collection || parent.replace(/\/namespaces\/[^/]+(?=\/[^/]+$)/, "") === collection;
@@ -129,10 +129,10 @@ function isIn(collection: string, path: string): boolean {
 
 const REASONS: Readonly<Record<number, string>> = { 403: "Forbidden", 404: "NotFound", 409: "Conflict" };
 
-/** The API server's answer to a request that failed. */
+/** The error of a request that the API server rejects. */
 export const status = (code: number, message: string): Error =>
   new KubeStatusError("request", { code, reason: REASONS[code] ?? "", message });
 
-/** The answer of a proxy that cannot reach the API server: a 404 without a Status object. */
+/** The error from a proxy that cannot reach the API server: a 404 without a Status object. */
 export const proxyNotFound = (): Error =>
   new KubeStatusError("request", { code: 404, reason: "", message: "status 404" });

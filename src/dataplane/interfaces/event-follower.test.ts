@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
-import { createLogger } from "../../lib/log.ts";
+import { createLogger } from "../../lib/log/log.ts";
 import { eventually } from "../../lib/testing/eventually.ts";
 import { EventFollower } from "./event-follower.ts";
 
-/** A follower whose listeners end as told, and what it did. */
+/** Runs a follower whose listeners fail as `open` determines, and records what it does. */
 function follow(open: (onFailure: (why: Error) => void, attempt: number) => void) {
   const lines: string[] = [];
   const pauses: unknown[] = [];
@@ -18,14 +18,14 @@ function follow(open: (onFailure: (why: Error) => void, attempt: number) => void
     onListed: () => void seen.inSync++,
     logger: createLogger({
       level: "debug",
-      write: ({ level, sentence, fields }) => {
-        lines.push(`${level} ${sentence}`);
+      write: ({ level, message, fields }) => {
+        lines.push(`${level} ${message}`);
         pauses.push(fields["pauseMs"]);
       },
     }),
     refreshMs: 0,
     backoff: { firstMs: 5, maxMs: 40 },
-    soundMs: 1000,
+    stableMs: 1000,
     now: () => clock.ms,
   });
   const stop = new AbortController();
@@ -37,16 +37,16 @@ function follow(open: (onFailure: (why: Error) => void, attempt: number) => void
   return { seen, lines, pauses, clock, end };
 }
 
-test("a listener that dies at once is opened again with growing pauses, and each time everything is listed", async () => {
+test("a listener that fails is opened again with growing delays, and each time the interfaces are listed", async () => {
   const { seen, lines, pauses, end } = follow((fail) => queueMicrotask(() => fail(new Error("the thread died"))));
   await eventually(() => pauses.length >= 6);
   await end();
   expect(pauses.slice(0, 6)).toEqual([5, 10, 20, 40, 40, 40]);
   expect([seen.listed, seen.inSync, seen.closed]).toEqual([seen.opened, seen.opened, seen.opened]);
-  expect(lines[0]).toContain("warn interface events broke off");
+  expect(lines[0]).toContain("warn listening to interface events failed");
 });
 
-test("a listener that cannot be opened leaves the listing", async () => {
+test("if no listener can be opened, the interfaces are still listed", async () => {
   const { seen, pauses, end } = follow(() => {
     throw new Error("no more threads");
   });
@@ -56,7 +56,7 @@ test("a listener that cannot be opened leaves the listing", async () => {
   expect(seen.inSync).toBeGreaterThanOrEqual(3);
 });
 
-test("after a listener that lived long the next pause is short again", async () => {
+test("after a listener that worked for a long time, the next delay is short again", async () => {
   const { clock, pauses, end } = follow((fail, attempt) =>
     queueMicrotask(() => {
       if (attempt === 4) clock.ms += 1000;

@@ -1,27 +1,27 @@
-// Follows the kernel's events, and lists everything whenever they break off and now and then besides. A listener that
-// dies is opened again after a pause that grows while it does not live; meanwhile every attempt lists the interfaces
-// once, so that a host whose events cannot be had at all is looked at from time to time instead of not at all.
-import { describeError, type Logger } from "../../lib/log.ts";
+// Listens to kernel events, and lists all interfaces when listening starts and at a regular interval. If the listener fails,
+// it is opened again after a delay that grows with each failure. Every attempt lists the interfaces once, so that changes
+// are found even if events do not work at all.
+import { describeError, type Logger } from "../../lib/log/log.ts";
 import { type Backoff, backoffDelay, pause } from "../../lib/retry.ts";
 
 export interface EventFollowerOptions {
-  /** Begins to listen; the listener tells when it ended by itself. */
+  /** Starts to listen. The listener calls `onFailure` if it fails. */
   readonly open: (onFailure: (why: Error) => void) => AsyncDisposable;
-  /** Lists everything. Listening first, listing after: nothing falls between. */
+  /** Lists all interfaces. Called after listening has started, so that no change is missed. */
   readonly list: () => void;
-  /** What was listed when listening began is all there is. */
+  /** Called after the first list of each listener. */
   readonly onListed: () => void;
   readonly logger: Logger;
-  /** How often to list in case an event was lost; 0 or less: never. */
+  /** Interval between lists, in case an event was lost; 0 or less: never. */
   readonly refreshMs: number;
   readonly backoff?: Backoff;
-  /** A listener that lived this long counts as sound: the next pause is short again. */
-  readonly soundMs?: number;
+  /** After a listener worked this long, the next delay is short again. */
+  readonly stableMs?: number;
   readonly now?: () => number;
 }
 
 const BACKOFF: Backoff = { firstMs: 100, maxMs: 30_000, jitter: 0.2 };
-const SOUND_MS = 60_000;
+const STABLE_MS = 60_000;
 const NEVER_MS = 2 ** 30;
 
 export class EventFollower {
@@ -33,19 +33,19 @@ export class EventFollower {
     this.#log = options.logger;
   }
 
-  /** Until the signal aborts. */
+  /** Runs until the signal aborts. */
   async run(signal: AbortSignal): Promise<void> {
-    const { backoff = BACKOFF, soundMs = SOUND_MS, now = () => performance.now() } = this.#options;
+    const { backoff = BACKOFF, stableMs = STABLE_MS, now = () => performance.now() } = this.#options;
     for (let failures = 0; !signal.aborted; ) {
       const openedAt = now();
-      const why = await this.#listen(signal);
+      const error = await this.#listen(signal);
       if (signal.aborted) return;
-      if (now() - openedAt >= soundMs) failures = 0;
+      if (now() - openedAt >= stableMs) failures = 0;
       const pauseMs = Math.round(backoffDelay(backoff, failures++));
-      // Once it is known that events do not last, each further time is no news.
-      const say = failures <= 3 || pauseMs >= backoff.maxMs / 2 ? "warn" : "debug";
-      this.#log[say]("interface events broke off; listing the interfaces and listening again", {
-        error: describeError(why),
+      // Repeated failures are logged at debug level.
+      const level = failures <= 3 || pauseMs >= backoff.maxMs / 2 ? "warn" : "debug";
+      this.#log[level]("listening to interface events failed; retrying", {
+        error: describeError(error),
         pauseMs,
         failures,
       });
@@ -53,31 +53,31 @@ export class EventFollower {
     }
   }
 
-  /** Why it ended; nothing when it was told to. */
+  /** @returns the error; undefined if the signal aborted */
   async #listen(signal: AbortSignal): Promise<unknown> {
-    const broken = Promise.withResolvers<Error>();
+    const failure = Promise.withResolvers<Error>();
     try {
-      await using _ = this.#options.open(broken.resolve);
+      await using _ = this.#options.open(failure.resolve);
       this.#list();
-      return await this.#untilBroken(signal, broken.promise);
+      return await this.#waitForFailure(signal, failure.promise);
     } catch (error) {
       this.#tryList();
       return error;
     }
   }
 
-  async #untilBroken(signal: AbortSignal, broken: Promise<Error>): Promise<Error | undefined> {
+  async #waitForFailure(signal: AbortSignal, failure: Promise<Error>): Promise<Error | undefined> {
     const { refreshMs } = this.#options;
-    let why: Error | undefined;
-    const ended = broken.then((error) => (why = error));
-    while (!signal.aborted && why === undefined) {
+    let found: Error | undefined;
+    const failed = failure.then((error) => (found = error));
+    while (!signal.aborted && found === undefined) {
       const wait = new AbortController();
       const either = AbortSignal.any([signal, wait.signal]);
-      await Promise.race([ended, pause(refreshMs > 0 ? refreshMs : NEVER_MS, either)]);
+      await Promise.race([failed, pause(refreshMs > 0 ? refreshMs : NEVER_MS, either)]);
       wait.abort();
-      if (!signal.aborted && why === undefined) this.#options.list();
+      if (!signal.aborted && found === undefined) this.#options.list();
     }
-    return why;
+    return found;
   }
 
   #list(): void {
@@ -85,12 +85,12 @@ export class EventFollower {
     this.#options.onListed();
   }
 
-  /** Where nobody can listen, what there is can still be listed. */
+  /** If listening fails, the interfaces can still be listed. */
   #tryList(): void {
     try {
       this.#list();
     } catch (error) {
-      this.#log.error("interfaces can be neither watched nor listed; trying again", { error: describeError(error) });
+      this.#log.error("listing interfaces failed; retrying", { error: describeError(error) });
     }
   }
 }

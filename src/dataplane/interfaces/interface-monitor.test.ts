@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
 import type { KernelEvent, Link, Route } from "../../kernel/index.ts";
-import type { Cidr, IpAddress } from "../../lib/ip.ts";
+import type { Cidr, IpAddress } from "../../lib/ip/ip.ts";
 import { eventually } from "../../lib/testing/eventually.ts";
 import { objectsLeftPerRound } from "../../lib/testing/heap-growth.ts";
-import type { InterfaceMessage } from "../manager.ts";
+import type { InterfaceMessage } from "../loop/manager.ts";
 import { InterfaceMonitor } from "./interface-monitor.ts";
 
 const link = (index: number, name: string, isRunning = true): Link => ({
@@ -56,7 +56,7 @@ function monitor(links: Link[] = [], routes: Route[] = []) {
   return { subject, take, links, routes };
 }
 
-test("FD-010 state is up only while the link runs", () => {
+test("FD-010 the state is up only while the link is running", () => {
   const { subject, take } = monitor([link(1, "lo"), link(2, "eth0", false)]);
   subject.resync();
   expect(take()).toEqual(["lo up", "lo ", "eth0 down", "eth0 "]);
@@ -64,18 +64,18 @@ test("FD-010 state is up only while the link runs", () => {
   expect(take()).toEqual(["eth0 up"]);
 });
 
-test("FD-010 a rename is the old name gone and the new one there", async () => {
+test("FD-010 a rename is reported as the old name gone and the new name added", async () => {
   const { subject, take } = monitor([link(2, "eth0")], [local(2, "192.0.2.1")]);
   subject.resync();
   take();
   subject.onEvents([linkEvent(link(2, "wan0"))]);
-  // At once: what is done for a name that is gone would hit whoever has the interface now.
+  // Without delay: changes for the old name would affect the renamed interface.
   expect(take()).toEqual(["eth0 none", "eth0 gone", "wan0 up", "wan0 192.0.2.1"]);
   await Bun.sleep(20);
   expect(take()).toEqual([]);
 });
 
-test("FD-010 a new index for a name is told", async () => {
+test("FD-010 a new index of a name is reported", async () => {
   const { subject, take } = monitor([link(2, "cali1")]);
   subject.resync();
   take();
@@ -84,7 +84,7 @@ test("FD-010 a new index for a name is told", async () => {
   expect(take()).toEqual(["cali1 up"]);
 });
 
-test("FD-011 addresses are those of local routes, of down interfaces too; excluded interfaces are silent", () => {
+test("FD-011 addresses are read from local routes, also of down interfaces; excluded interfaces are not reported", () => {
   const { subject, take } = monitor(
     [link(2, "eth0", false), link(3, "kube-ipvs0")],
     [local(2, "192.0.2.1"), local(2, "fd00::1"), local(3, "10.96.0.1")],
@@ -95,7 +95,7 @@ test("FD-011 addresses are those of local routes, of down interfaces too; exclud
   expect(take()).toEqual(["eth0 192.0.2.1,192.0.2.2,fd00::1"]);
 });
 
-test("FD-012 a flap is not told, nor an address that comes back at once", async () => {
+test("FD-012 a flap is not reported, nor is an address that is removed and added at once", async () => {
   const { subject, take } = monitor([link(2, "eth0")], [local(2, "192.0.2.1")]);
   subject.resync();
   take();
@@ -113,7 +113,7 @@ test("FD-012 a flap is not told, nor an address that comes back at once", async 
   expect(take()).toEqual(["eth0 up"]);
 });
 
-test("FD-010 lost events mean reading again, and what vanished meanwhile is told", () => {
+test("FD-010 after lost events the interfaces are listed, and missing ones are reported", () => {
   const { subject, take, links } = monitor([link(2, "eth0"), link(3, "cali1")], [local(2, "192.0.2.1" as IpAddress)]);
   subject.resync();
   take();
@@ -122,7 +122,7 @@ test("FD-010 lost events mean reading again, and what vanished meanwhile is told
   expect(take()).toEqual(["cali1 none", "cali1 gone"]);
 });
 
-test("FD-012 one that was switched off and on is told as both: the kernel dropped its routes without a word", async () => {
+test("FD-012 an interface that was set down and up is reported as down and up, because the kernel removed its routes", async () => {
   const { subject, take } = monitor([link(2, "eth0")], []);
   subject.resync();
   take();
@@ -132,7 +132,7 @@ test("FD-012 one that was switched off and on is told as both: the kernel droppe
   expect(take()).toEqual(["eth0 down", "eth0 up"]);
 });
 
-test("interfaces that are gone leave nothing in memory, whichever event comes last", async () => {
+test("deleted interfaces use no memory, whichever event comes last", async () => {
   const { subject, take } = monitor();
   const left = await objectsLeftPerRound(async (number) => {
     const index = number + 10;

@@ -1,23 +1,23 @@
-// Which interfaces there are, whether they run, and which addresses are theirs. Addresses come from the table of local
-// routes, so those of an interface that is down are known before it comes up.
+// Reports interfaces, their state, and their addresses. Addresses come from the table of local routes, so those of an
+// interface that is down are known too.
 //
-// Bad news (down, gone, an address lost) waits a moment: an interface that flaps or an address that is moved would
-// otherwise tear down what is needed again at once. Good news passes at once, unless bad news is still waiting.
-import { type KernelEvent, type Link, type Route, type RouteKernel, RT_TABLE_LOCAL } from "../../kernel/index.ts";
-import { cidrAddress, type IpAddress } from "../../lib/ip.ts";
-import type { InterfaceMessage } from "../manager.ts";
+// A loss (link down, link deleted, address removed) is reported after a short delay: if an interface flaps, or an address is
+// moved, nothing is torn down in vain. Other changes are reported at once, unless a loss of the same interface is delayed.
+import { type KernelEvent, type Link, type Route, type Rtnetlink, RT_TABLE_LOCAL } from "../../kernel/index.ts";
+import { cidrAddress, type IpAddress } from "../../lib/ip/ip.ts";
+import type { InterfaceMessage } from "../loop/manager.ts";
 
 const DAMPING_MS = 100;
 
-interface Seen {
+interface ReportedState {
   readonly index: number;
   readonly state: "up" | "down";
 }
 
 export interface InterfaceMonitorOptions {
-  readonly kernel: Pick<RouteKernel, "links" | "routes">;
+  readonly kernel: Pick<Rtnetlink, "links" | "routes">;
   readonly onMessage: (message: InterfaceMessage) => void;
-  /** Interfaces nobody wants to hear about. */
+  /** True for interfaces that are not reported. */
   readonly isExcluded?: (name: string) => boolean;
   readonly dampingMs?: number;
 }
@@ -25,20 +25,20 @@ export interface InterfaceMonitorOptions {
 export class InterfaceMonitor implements Disposable {
   readonly #options: InterfaceMonitorOptions;
   readonly #links = new Map<number, { readonly name: string; readonly isRunning: boolean }>();
-  /** More than one for a moment, when names move. */
+  /** More than one index for a moment, while an interface is renamed. */
   readonly #indexes = new Map<string, Set<number>>();
   readonly #addresses = new Map<number, Set<IpAddress>>();
-  readonly #reportedState = new Map<string, Seen>();
+  readonly #reportedState = new Map<string, ReportedState>();
   readonly #reportedAddresses = new Map<string, string>();
-  /** Switched off since the last report, perhaps on again already: the kernel has dropped its routes and neighbours. */
-  readonly #switchedOff = new Set<string>();
-  readonly #held = new Map<string, ReturnType<typeof setTimeout>>();
+  /** Set down since the last report, even if up again. The kernel has removed their routes and neighbours. */
+  readonly #setDown = new Set<string>();
+  readonly #delayed = new Map<string, ReturnType<typeof setTimeout>>();
 
   constructor(options: InterfaceMonitorOptions) {
     this.#options = options;
   }
 
-  /** Reads everything and reports what is new, without delay: at start, after lost events, now and then. */
+  /** Lists all interfaces and reports differences without delay. */
   resync(): void {
     const { links, routes } = this.#options.kernel;
     const names = new Set(this.#names());
@@ -53,8 +53,8 @@ export class InterfaceMonitor implements Disposable {
   }
 
   onEvents(events: readonly KernelEvent[]): void {
-    const good = new Set<string>();
-    const bad = new Set<string>();
+    const changed = new Set<string>();
+    const lost = new Set<string>();
     const renamed = new Set<string>();
     for (const event of events) {
       if (event.type === "resync") this.resync();
@@ -64,41 +64,41 @@ export class InterfaceMonitor implements Disposable {
         if (event.isGone) {
           this.#dropLink(event.link.index);
           this.#addresses.delete(event.link.index);
-          bad.add(known?.name ?? event.link.name);
+          lost.add(known?.name ?? event.link.name);
         } else {
           this.#setLink(event.link);
-          if (!event.link.isUp) this.#switchedOff.add(event.link.name);
-          (event.link.isRunning ? good : bad).add(event.link.name);
+          if (!event.link.isUp) this.#setDown.add(event.link.name);
+          (event.link.isRunning ? changed : lost).add(event.link.name);
         }
       } else if (event.type === "route" && event.route.table === RT_TABLE_LOCAL) {
         const name = this.#setRoute(event.route, event.isGone);
-        if (name !== undefined) (event.isGone ? bad : good).add(name);
+        if (name !== undefined) (event.isGone ? lost : changed).add(name);
       }
     }
-    // A name that was taken away does not flap back, and whatever is done for it would hit another interface.
+    // The loss of a name by renaming is not delayed: changes for the old name would affect another interface.
     for (const name of renamed) {
-      clearTimeout(this.#held.get(name));
-      this.#held.delete(name);
+      clearTimeout(this.#delayed.get(name));
+      this.#delayed.delete(name);
       this.#report(name);
     }
-    for (const name of new Set([...bad, ...good])) {
-      if (this.#held.has(name)) continue; // told when the wait is over
-      if (bad.has(name)) this.#hold(name);
+    for (const name of new Set([...lost, ...changed])) {
+      if (this.#delayed.has(name)) continue; // reported after the delay
+      if (lost.has(name)) this.#delay(name);
       else this.#report(name);
     }
   }
 
   [Symbol.dispose](): void {
-    for (const timer of this.#held.values()) clearTimeout(timer);
-    this.#held.clear();
+    for (const timer of this.#delayed.values()) clearTimeout(timer);
+    this.#delayed.clear();
   }
 
-  #hold(name: string): void {
+  #delay(name: string): void {
     const timer = setTimeout(() => {
-      this.#held.delete(name);
+      this.#delayed.delete(name);
       this.#report(name);
     }, this.#options.dampingMs ?? DAMPING_MS);
-    this.#held.set(name, timer);
+    this.#delayed.set(name, timer);
   }
 
   #setLink({ index, name, isRunning }: Link): void {
@@ -119,10 +119,10 @@ export class InterfaceMonitor implements Disposable {
     indexes?.delete(index);
     if (indexes?.size !== 0) return;
     this.#indexes.delete(name);
-    this.#switchedOff.delete(name);
+    this.#setDown.delete(name);
   }
 
-  /** The interface's name, when the route is an address of one. */
+  /** @returns the name of the interface if the route represents one of its addresses */
   #setRoute(route: Route, isGone: boolean): string | undefined {
     if (route.type !== "local" || route.link === undefined) return undefined;
     const address = cidrAddress(route.destination);
@@ -138,11 +138,11 @@ export class InterfaceMonitor implements Disposable {
     yield* this.#reportedState.keys();
   }
 
-  /** Tells what differs from what was told last. */
+  /** Reports differences from the last report. */
   #report(name: string): void {
     if (this.#options.isExcluded?.(name) === true) return;
     const indexes = this.#indexes.get(name) ?? new Set();
-    if (indexes.size > 1) return; // two of one name for a moment (a rename): wait until one remains
+    if (indexes.size > 1) return; // two interfaces with one name for a moment (a rename): report when one remains
     const [index] = indexes;
     const link = index === undefined ? undefined : this.#links.get(index);
     const before = this.#reportedState.get(name);
@@ -156,8 +156,8 @@ export class InterfaceMonitor implements Disposable {
       return;
     }
     const state = link.isRunning ? "up" : "down";
-    if (this.#switchedOff.delete(name) && state === "up" && before?.state === "up" && before.index === index)
-      for (const told of ["down", "up"] as const) onMessage({ type: "interfaceState", name, index, state: told });
+    if (this.#setDown.delete(name) && state === "up" && before?.state === "up" && before.index === index)
+      for (const each of ["down", "up"] as const) onMessage({ type: "interfaceState", name, index, state: each });
     if (before?.index !== index || before.state !== state) {
       this.#reportedState.set(name, { index, state });
       onMessage({ type: "interfaceState", name, index, state });

@@ -1,21 +1,21 @@
-// Kernel settings that were written once and must stay: a host's tools load their own now and then, and a workload whose
-// interface no longer answers for others is cut off. They are looked at again together with the routes.
+// Restores sysctls that another program changed, for example when the host reloads its own settings. Without them, a workload
+// may lose its connectivity. They are checked whenever routes are refreshed.
 import { hasErrno, type SysctlPath, type Sysctls } from "../../kernel/index.ts";
-import type { Logger } from "../../lib/log.ts";
-import type { ApplyOutcome, Reconciler } from "../manager.ts";
+import type { Logger } from "../../lib/log/log.ts";
+import type { ApplyOutcome, Reconciler } from "../loop/manager.ts";
 
 export interface KernelSetting {
   readonly path: SysctlPath;
   readonly value: string | number;
-  /** Not every kernel has it, and nothing depends on it. */
+  /** Some kernels do not have the setting. */
   readonly isOptional?: boolean;
 }
 
 export interface KernelSettingsOptions {
   readonly sysctls: Sysctls;
   readonly logger: Logger;
-  /** What was written, the host's first: its switch for forwarding moves those of the interfaces. */
-  readonly written: () => Iterable<KernelSetting>;
+  /** Returns the settings, those of the host first: `ip_forward` changes `forwarding` of all interfaces. */
+  readonly desired: () => Iterable<KernelSetting>;
 }
 
 export class KernelSettings implements Reconciler {
@@ -34,15 +34,15 @@ export class KernelSettings implements Reconciler {
   apply(): ApplyOutcome {
     if (!this.#needsCheck) return {};
     this.#needsCheck = false;
-    const { sysctls, logger, written } = this.#options;
-    for (const { path, value, isOptional = false } of written())
+    const { sysctls, logger, desired } = this.#options;
+    for (const { path, value, isOptional = false } of desired())
       try {
         const found = sysctls.read(path);
         if (found === String(value)) continue;
         sysctls.write(path, value);
-        logger.warn("somebody changed a kernel setting; put back", { setting: path.join("/"), found, value });
+        logger.warn("another program changed a kernel setting; restored it", { setting: path.join("/"), found, value });
       } catch (error) {
-        // An interface that is gone has no settings; its next one gets them anew.
+        // The interface was deleted. A new one with the same name is configured when it appears.
         if (!isOptional && !hasErrno(error, "ENOENT", "ENODEV")) throw error;
       }
     return {};

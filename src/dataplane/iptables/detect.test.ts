@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import type { IpVersion } from "../../lib/ip.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
 import { detectFeatures, detectIptablesVariant, type IptablesProbe } from "./detect.ts";
 
 function probe(saved: Readonly<Record<string, string>>, legacyModules = true) {
@@ -15,7 +15,7 @@ function probe(saved: Readonly<Record<string, string>>, legacyModules = true) {
 }
 const both: readonly IpVersion[] = [4, 6];
 
-test("FD-032 the kubelet's hint decides, nft before legacy", async () => {
+test("FD-032 the chains of the kubelet decide, nft before legacy", async () => {
   const hint = ":KUBE-IPTABLES-HINT - [0:0]\n";
   const canary = ":KUBE-KUBELET-CANARY - [0:0]\n";
   expect(
@@ -27,7 +27,7 @@ test("FD-032 the kubelet's hint decides, nft before legacy", async () => {
   ).toBe("nft");
 });
 
-test("FD-032 without a hint the variant with more rules, legacy when equal", async () => {
+test("FD-032 without such chains, the variant with more rules is used, or legacy if equal", async () => {
   const rules = (n: number) => "-A INPUT -j ACCEPT\n".repeat(n);
   const variant = async (legacy: number, nft: number) =>
     (await detectIptablesVariant(probe({ "legacy 4 all": rules(legacy), "nft 6 all": rules(nft) }).subject, both))
@@ -37,7 +37,7 @@ test("FD-032 without a hint the variant with more rules, legacy when equal", asy
   expect(await variant(0, 0)).toBe("legacy");
 });
 
-test("FD-033 legacy is not asked where its modules are not loaded", async () => {
+test("FD-033 the legacy tool is not run if its modules are not loaded", async () => {
   const { subject, asked } = probe({ "nft 4 all": "-A x\n" }, false);
   expect((await detectIptablesVariant(subject, both)).variant).toBe("nft");
   expect(asked.some((question) => question.startsWith("legacy"))).toBe(false);
@@ -67,7 +67,7 @@ for (const { iptables, kernel, snat, masq, wait, nflog } of features)
     ]);
   });
 
-test("FD-034 the configuration wins over what was found", () => {
+test("FD-034 the configuration overrides detection", () => {
   const override = new Map([
     ["MASQFullyRandom", "false"],
     ["NFLogSize", "True"],

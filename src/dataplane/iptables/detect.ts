@@ -1,17 +1,17 @@
-// Which iptables this host uses and what it can do. Two variants of the tools write to different places in the kernel;
-// ours must be the one the host's other programs use, or both would see half of the rules.
+// Detects which variant of iptables this host uses, and its features. The variants (legacy, nft) write to different kernel
+// tables. calico-ts must use the same variant as the other programs of the host.
 import type { IptablesTable, IptablesVariant } from "../../kernel/index.ts";
-import type { IpVersion } from "../../lib/ip.ts";
-import type { IptablesFeatures } from "./text.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
+import type { IptablesFeatures } from "./rule-text.ts";
 
 export interface IptablesProbe {
-  /** The saved table, or all tables; nothing when the tool is missing or fails. */
+  /** Returns one table or all tables as text; undefined if the tool is missing or fails. */
   save(variant: IptablesVariant, version: IpVersion, table?: IptablesTable): Promise<string | undefined>;
-  /** Whether the kernel has legacy tables at all: asking the tool would load the modules. */
+  /** True if the kernel has legacy tables. Running the tool would load their modules. */
   hasLegacyModules(version: IpVersion): boolean;
 }
 
-/** Chains the kubelet makes to say which variant it uses. */
+/** Chains that the kubelet creates so that other programs can detect its variant. */
 const HINTS = /^:(KUBE-IPTABLES-HINT|KUBE-KUBELET-CANARY)\b/m;
 
 export async function detectIptablesVariant(
@@ -49,9 +49,9 @@ function parseVersion(text: string): Version | undefined {
   return match === null ? undefined : [Number(match[1]), Number(match[2]), Number(match[3] ?? 0)];
 }
 
-function isAtLeast(version: Version, wanted: Version): boolean {
+function isAtLeast(version: Version, desired: Version): boolean {
   for (let i = 0; i < 3; i++) {
-    const difference = (version[i] ?? 0) - (wanted[i] ?? 0);
+    const difference = (version[i] ?? 0) - (desired[i] ?? 0);
     if (difference !== 0) return difference > 0;
   }
   return true;
@@ -59,12 +59,12 @@ function isAtLeast(version: Version, wanted: Version): boolean {
 
 export interface HostFeatures extends IptablesFeatures {
   readonly restoreWait: boolean;
-  /** The kernel computes wrong checksums on tunnels' inner packets: offload must be off. */
+  /** The kernel computes wrong checksums of packets inside tunnels: checksum offload must be disabled. */
   readonly checksumOffloadBroken: boolean;
   readonly ipipIsLayer3: boolean;
 }
 
-/** @param override `Name=true|false` from the configuration wins over what was found */
+/** @param override `Name=true|false` from the configuration; overrides detection */
 export function detectFeatures(of: {
   readonly iptablesVersion: string;
   readonly kernelVersion: string;

@@ -8,22 +8,22 @@ function open(start = 5) {
   };
   return { foreign: new ForeignWrites(() => kernel.generation), commit };
 }
-const nextTurn = () => new Promise((resolve) => setImmediate(resolve));
+const yieldToEventLoop = () => new Promise((resolve) => setImmediate(resolve));
 
-test("our own transactions are nobody else's, also where two run at once and where the count begins again", async () => {
+test("transactions of calico-ts do not change the epoch, even if two run at once or the generation wraps around", async () => {
   const { foreign, commit } = open(0xffffffff);
   const before = foreign.epoch();
   const write = async () => {
-    await nextTurn();
+    await yieldToEventLoop();
     commit();
   };
   await Promise.all([foreign.during(write), foreign.during(write)]);
   commit();
-  foreign.wrote();
+  foreign.countOwnWrite();
   expect(foreign.epoch()).toBe(before);
 });
 
-test("a foreign transaction is seen, also when it comes in the middle of ours", async () => {
+test("a transaction of another program changes the epoch, even during a write of calico-ts", async () => {
   const { foreign, commit } = open();
   const first = foreign.epoch();
   commit();
@@ -31,17 +31,17 @@ test("a foreign transaction is seen, also when it comes in the middle of ours", 
   expect(second).not.toBe(first);
   await foreign.during(async () => {
     commit();
-    await nextTurn();
+    await yieldToEventLoop();
     commit();
   });
   expect(foreign.epoch()).not.toBe(second);
 });
 
-test("after a write that failed, or did nothing, nothing is sure", async () => {
+test("a write that failed, or made no transaction, changes the epoch", async () => {
   const { foreign } = open();
   const first = foreign.epoch();
   await expect(foreign.during(() => Promise.reject(new Error("refused")))).rejects.toThrow("refused");
-  await nextTurn();
+  await yieldToEventLoop();
   const second = foreign.epoch();
   expect(second).not.toBe(first);
   await foreign.during(() => Promise.resolve());

@@ -1,62 +1,63 @@
-// Whether somebody else wrote rules since we last looked. The nft variant of the tools writes nftables, where the kernel
-// counts transactions: were there just as many as we made, then what we read or wrote ourselves is still there, and
-// reading it again (most of what a small change would cost) tells nothing new. Of the legacy tables only the
-// outline tells (`legacy-watch.ts`), which is not enough to trust.
+// Detects whether another program wrote rules. The nft variant of iptables writes to nftables, whose transactions the kernel
+// counts. If it counted as many as calico-ts made, the last known state is still valid, and the tables need not be read
+// again, which would be most of the cost of a small change.
+//
+// Legacy tables have only a fingerprint (legacy-watch.ts), which is not sufficient for that.
 
 export class ForeignWrites {
   readonly #generation: () => number;
-  #known: number;
-  /** Ours since then. */
-  #ours = 0;
+  #lastGeneration: number;
+  /** Transactions of calico-ts since then. */
+  #own = 0;
   #running = 0;
   #epoch = 0;
 
-  /** @param generation the kernel's count of transactions in this network namespace */
+  /** @param generation returns the number of nftables transactions in this network namespace */
   constructor(generation: () => number) {
     this.#generation = generation;
-    this.#known = generation();
+    this.#lastGeneration = generation();
   }
 
   get isWriting(): boolean {
     return this.#running > 0;
   }
 
-  /** Another number than before: somebody else wrote, or may have. While a write of ours runs that is not known yet. */
+  /** Changes if another program wrote, or may have written. During a write of calico-ts, this is not known yet. */
   epoch(): number {
     if (this.#running === 0) this.#count();
     return this.#epoch;
   }
 
-  /** Makes a write of ours, of one transaction. */
+  /** Runs a write of calico-ts that makes one transaction. */
   async during(write: () => Promise<void>): Promise<void> {
     if (this.#running++ === 0) this.#count();
     try {
       await write();
-      this.#ours++;
+      this.#own++;
     } catch (error) {
-      this.#epoch++; // who knows how far it came
+      this.#epoch++; // it is unknown whether the transaction was made
       throw error;
     } finally {
       if (--this.#running === 0) this.#count();
     }
   }
 
-  /** One more transaction was ours. */
-  wrote(): void {
-    this.#ours++;
+  /** Must be called after another transaction of calico-ts. */
+  countOwnWrite(): void {
+    this.#own++;
   }
 
   #count(): void {
-    const now = this.#generation();
-    if (now !== after(this.#known, this.#ours)) this.#epoch++;
-    this.#known = now;
-    this.#ours = 0;
+    const generation = this.#generation();
+    if (generation !== generationAfter(this.#lastGeneration, this.#own)) this.#epoch++;
+    this.#lastGeneration = generation;
+    this.#own = 0;
   }
 }
 
 /** Generations are 32 bits wide and never 0. */
-function after(generation: number, transactions: number): number {
-  let now = generation;
-  for (let i = 0; i < transactions; i++) now = (now + 1) >>> 0 || 1;
-  return now;
+function generationAfter(start: number, transactions: number): number {
+  let generation = start;
+  for (let i = 0; i < transactions; i++) generation = (generation + 1) >>> 0 || 1;
+  return generation;
 }

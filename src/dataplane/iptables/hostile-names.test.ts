@@ -5,8 +5,8 @@ import { allocateMarks } from "../rules/marks.ts";
 import { ChainNames, IPTABLES_CHAIN_LENGTH, NFT_CHAIN_LENGTH, limitName } from "../rules/names.ts";
 import { nflogEndOfTier } from "../rules/nflog.ts";
 import { policyChain, profileChain } from "../rules/policy-chains.ts";
-import { lowerChain } from "./lower.ts";
-import { ALL_FEATURES } from "./text.ts";
+import { renderChain } from "./render.ts";
+import { ALL_FEATURES } from "./rule-text.ts";
 
 const EVIL = 'x"\n-I FORWARD 1 -j ACCEPT\nCOMMIT\n# \\';
 const config = {
@@ -30,7 +30,7 @@ const policy = {
   performanceHints: [],
 } as unknown as ProtoPolicy;
 
-test("whatever a policy, tier, profile or annotation is called, its rules stay one line each", () => {
+test("each rule is one line, whatever the names of policies, tiers, profiles and annotations", () => {
   for (const names of [new ChainNames(IPTABLES_CHAIN_LENGTH), new ChainNames(NFT_CHAIN_LENGTH)]) {
     const id = { kind: "GlobalNetworkPolicy", namespace: "", name: EVIL } as const;
     const chains = [
@@ -39,7 +39,7 @@ test("whatever a policy, tier, profile or annotation is called, its rules stay o
     ];
     for (const chain of chains) {
       expect(chain.name).toMatch(/^cali-[a-z]+-_[\w-]+$/);
-      const texts = lowerChain({ version: 4, config, layer: "filter", features: ALL_FEATURES }, chain);
+      const texts = renderChain({ version: 4, config, tableName: "filter", features: ALL_FEATURES }, chain);
       expect(texts.length).toBeGreaterThan(2);
       for (const text of texts) {
         expect(text).toMatch(/^[\x20-\x7e]*$/);
@@ -50,7 +50,7 @@ test("whatever a policy, tier, profile or annotation is called, its rules stay o
   }
 });
 
-test("a name that rule text cannot hold as one word is hashed; others stay", () => {
+test("a name that is not one word in rule text is hashed; other names are unchanged", () => {
   expect(limitName("cali-pi-", "gnp/a b", 28)).toMatch(/^cali-pi-_[\w-]+$/);
   expect(limitName("cali-pi-", "gnp/a b", 28)).not.toBe(limitName("cali-pi-", "gnp/a\tb", 28));
   expect(limitName("cali-pi-", "gnp/ä", 28)).toMatch(/^cali-pi-_/);

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { type IpsetChange, IpsetError, type IpsetStore, type IpsetType, NetlinkError } from "../../kernel/index.ts";
-import { createLogger } from "../../lib/log.ts";
+import { createLogger } from "../../lib/log/log.ts";
 import { IpsetSets } from "./ipset-sets.ts";
 
 interface Held {
@@ -27,11 +27,11 @@ class MemoryIpsets implements Pick<IpsetStore, "names" | "list" | "apply"> {
   }
   /** As the kernel: what follows a refused change is done nevertheless. */
   apply(changes: readonly IpsetChange[]): void {
-    const refused: IpsetChange[] = [];
+    const rejected: IpsetChange[] = [];
     for (const change of changes)
-      if (change.op === "add" && change.members.some((member) => this.impossible.has(member))) refused.push(change);
+      if (change.op === "add" && change.members.some((member) => this.impossible.has(member))) rejected.push(change);
       else this.#one(change);
-    const [first, ...others] = refused.map((change) => new IpsetError(change, "E4353", undefined));
+    const [first, ...others] = rejected.map((change) => new IpsetError(change, "E4353", undefined));
     if (first !== undefined) throw new IpsetError(first.change, first.errno, undefined, others);
   }
   #one(change: IpsetChange): void {
@@ -60,29 +60,29 @@ function open(store = new MemoryIpsets(), retryMs = 60_000) {
   const lines: string[] = [];
   const logger = createLogger({
     level: "info",
-    write: ({ sentence, fields }) => lines.push(`${sentence} ${JSON.stringify(fields)}`),
+    write: ({ message, fields }) => lines.push(`${message} ${JSON.stringify(fields)}`),
   });
   const renamed: string[] = [];
-  const aside = new Set<string>();
+  const rejectedIds = new Set<string>();
   const sets: IpsetSets = new IpsetSets({
     version: 4,
     store: store as unknown as IpsetStore,
     maxElements: 1000,
     logger,
     onRename: (id) => renamed.push(sets.kernelName(id)),
-    onAside: (id, isAside) => (isAside ? aside.add(id) : aside.delete(id)),
+    onSetRejected: (id, isRejected) => (isRejected ? rejectedIds.add(id) : rejectedIds.delete(id)),
     retryMs,
-    whoUses: async (name) => [`iptables-legacy -t filter -A INPUT -m set --match-set ${name} src -j DROP`],
+    findUsers: async (name) => [`iptables-legacy -t filter -A INPUT -m set --match-set ${name} src -j DROP`],
   });
   const round = async () => {
     await sets.apply(new AbortController().signal);
     return sets.applyDeletions(new AbortController().signal);
   };
-  return { store, sets, round, lines, renamed, aside };
+  return { store, sets, round, lines, renamed, rejectedIds };
 }
 const members = (store: MemoryIpsets, name: string) => [...(store.sets.get(name)?.members ?? ["absent"])].sort();
 
-test("FD-093 the first look is a full one: kept, corrected, replaced when unfit, strays removed, foreign sets left", async () => {
+test("FD-093 the first read is a full one: sets are kept, corrected or replaced, surplus sets are deleted, other sets stay", async () => {
   const store = new MemoryIpsets();
   const set = (type: IpsetType, maxElements: number, ...of: string[]) => ({ type, maxElements, members: new Set(of) });
   store.sets = new Map([
@@ -113,7 +113,7 @@ test("FD-093 the first look is a full one: kept, corrected, replaced when unfit,
   expect(store.changes).toBe(before);
 });
 
-test("FD-094 later looks are small ones: a missing set comes back at once, members are compared within a budget", async () => {
+test("FD-094 in later reads a missing set is restored at once, and members are compared within a time budget", async () => {
   const { store, sets, round } = open();
   sets.replace("s:a", "ip", ["10.0.0.1", "10.0.0.2"]);
   sets.replace("s:b", "ip", ["10.0.0.3"]);
@@ -121,7 +121,7 @@ test("FD-094 later looks are small ones: a missing set comes back at once, membe
   store.sets.delete("cali40s:a");
   store.sets.get("cali40s:b")?.members.add("10.6.6.6");
   await round();
-  expect(members(store, "cali40s:a")).toEqual(["absent"]); // nobody looked
+  expect(members(store, "cali40s:a")).toEqual(["absent"]); // not read yet
   store.lists = [];
   sets.queueResync();
   await round();
@@ -130,7 +130,7 @@ test("FD-094 later looks are small ones: a missing set comes back at once, membe
   expect(store.lists).toEqual(["cali40s:b"]); // what was missing need not be read
 });
 
-test("FD-095 unused sets go a few at a time; one that is still used is tried again, ever more rarely", async () => {
+test("FD-095 unused sets are deleted a few at a time; a set in use is tried again at growing intervals", async () => {
   const { store, sets, round, lines } = open();
   for (let i = 0; i < 25; i++) sets.replace(`s:${i}`, "ip", []);
   await round();
@@ -149,13 +149,13 @@ test("FD-095 unused sets go a few at a time; one that is still used is tried aga
     [1, 200],
     [1, 400],
   ]);
-  expect(lines.filter((line) => line.includes("could not be deleted"))).toHaveLength(1);
+  expect(lines.filter((line) => line.includes("deleting an unused IP set failed"))).toHaveLength(1);
   store.used.clear();
   await go();
   expect(rounds).toEqual([[0, undefined]]);
 });
 
-test("a set of another kind that rules hold: ours lives under a stand-in name until the alien can go", async () => {
+test("if rules use a set of another type, the desired set has an alternate name until the other one can be deleted", async () => {
   const store = new MemoryIpsets();
   store.sets = new Map([["cali40s:one", { type: "hash:ip", maxElements: 1000, members: new Set(["10.9.9.9"]) }]]);
   store.used.add("cali40s:one");
@@ -165,18 +165,18 @@ test("a set of another kind that rules hold: ours lives under a stand-in name un
   expect(sets.kernelName("s:one")).toBe("cali4ts:one");
   expect(members(store, "cali4ts:one")).toEqual(["10.0.0.0/8"]);
   expect(renamed).toEqual(["cali4ts:one"]);
-  expect(lines.join("\n")).toContain("of another kind and in use by rules");
-  // Changes go to the stand-in; who holds the name is told, once.
+  expect(lines.join("\n")).toContain("rules use an IP set of another type");
+  // Changes are written to the alternate set, and the rules that use the other set are logged once.
   sets.change("s:one", ["10.1.0.0/16", "11.0.0.0/8"], ["10.0.0.0/8"]);
   for (let i = 0; i < 6; i++) await round();
   expect(members(store, "cali4ts:one")).toEqual(["10.1.0.0/16", "11.0.0.0/8"]);
-  const told = lines.filter((line) => line.includes("rules that are not ours hold"));
-  expect(told).toHaveLength(1);
-  expect(told[0]).toContain("-A INPUT -m set --match-set cali40s:one");
+  const logged = lines.filter((line) => line.includes("rules of other programs use"));
+  expect(logged).toHaveLength(1);
+  expect(logged[0]).toContain("-A INPUT -m set --match-set cali40s:one");
   sets.queueResync();
   await round();
   expect(sets.kernelName("s:one")).toBe("cali4ts:one");
-  // The rule goes: the set comes under its own name, then the stand-in goes, which our rules still used meanwhile.
+  // The rule is deleted: the set is created with its own name. The alternate set is deleted when no rule uses it.
   store.used.delete("cali40s:one");
   store.used.add("cali4ts:one");
   expect(await round()).toEqual({ againInMs: 0 });
@@ -189,7 +189,7 @@ test("a set of another kind that rules hold: ours lives under a stand-in name un
   expect(store.sets.get("cali40s:one")?.type).toBe("hash:net");
 });
 
-test("a set under a stand-in name that is no longer wanted goes with the alien", async () => {
+test("a set with an alternate name that is no longer desired is deleted, and so is the set of another type", async () => {
   const store = new MemoryIpsets();
   store.sets = new Map([["cali40s:one", { type: "hash:ip", maxElements: 1000, members: new Set() }]]);
   store.used.add("cali40s:one");
@@ -202,7 +202,7 @@ test("a set under a stand-in name that is no longer wanted goes with the alien",
   expect(store.sets.size).toBe(0);
 });
 
-test("a set with more members than it was asked to take is made larger, at once and as it grows", async () => {
+test("the size of a set is increased if it has more members than configured, at once and as it grows", async () => {
   const { store, sets, round, lines } = open();
   const addresses = (count: number) => Array.from({ length: count }, (_, i) => `10.0.${i >> 8}.${i & 255}`);
   sets.replace("s:big", "ip", addresses(1500));
@@ -222,7 +222,7 @@ test("a set with more members than it was asked to take is made larger, at once 
   expect([...store.sets.keys()].sort()).toEqual(["cali40s:big", "cali40s:growing"]);
 });
 
-test("a set that was made larger and has fewer members again is still ours; one that somebody remade is not", async () => {
+test("a set keeps its increased size when it has fewer members again; a set that another program recreated is replaced", async () => {
   const { store, sets, round, lines } = open();
   const nets = (count: number) => Array.from({ length: count }, (_, i) => `10.1.${i >> 8}.${i & 255}/32`);
   sets.replace("s:one", "net", nets(1100));
@@ -230,12 +230,12 @@ test("a set that was made larger and has fewer members again is still ours; one 
   sets.change("s:one", [], nets(1100).slice(3));
   await round();
   const looks = async () => {
-    const told = lines.length;
+    const start = lines.length;
     for (let i = 0; i < 2; i++) {
       sets.queueResync();
       await round();
     }
-    return lines.slice(told).filter((line) => line.includes("somebody changed"));
+    return lines.slice(start).filter((line) => line.includes("another program changed"));
   };
   const before = store.changes;
   expect(await looks()).toEqual([]);
@@ -247,53 +247,53 @@ test("a set that was made larger and has fewer members again is still ours; one 
   expect(members(store, "cali40s:one")).toEqual(nets(3));
 });
 
-test("sets the kernel refuses are aside, told once and listed, and all others are written", async () => {
-  const { store, sets, round, lines, aside } = open();
+test("rejected sets are logged once and listed, and all other sets are written", async () => {
+  const { store, sets, round, lines, rejectedIds } = open();
   for (const member of ["10.0.0.66", "10.0.0.67"]) store.impossible.add(member);
   sets.replace("s:good", "ip", ["10.0.0.1"]);
   sets.replace("s:bad", "ip", ["10.0.0.66"]);
   sets.replace("s:worse", "ip", ["10.0.0.67"]);
   sets.replace("s:last", "ip", ["10.0.0.2"]);
   await round();
-  expect([...aside]).toEqual(["s:bad", "s:worse"]);
+  expect([...rejectedIds]).toEqual(["s:bad", "s:worse"]);
   expect(members(store, "cali40s:good")).toEqual(["10.0.0.1"]);
   expect(members(store, "cali40s:last")).toEqual(["10.0.0.2"]);
-  expect(sets.refused()).toMatchObject([
+  expect(sets.rejected()).toMatchObject([
     { kind: "set", where: "ipset cali40s:bad", error: expect.stringContaining("add 10.0.0.66 to IP set cali40s:bad") },
     { kind: "set", where: "ipset cali40s:worse" },
   ]);
-  const listed = sets.refused();
+  const listed = sets.rejected();
   sets.change("s:good", ["10.0.0.3"], []);
   await round();
   expect(members(store, "cali40s:good")).toEqual(["10.0.0.1", "10.0.0.3"]);
-  expect(sets.refused()[0]).toBe(listed[0]!); // who compares sees that nothing changed
-  expect(lines.filter((line) => line.includes("the kernel refuses an IP set"))).toHaveLength(2);
-  // One that changes is tried at once, one that nobody wants is forgotten.
+  expect(sets.rejected()[0]).toBe(listed[0]!); // the same object, so a caller can detect that nothing changed
+  expect(lines.filter((line) => line.includes("kernel rejected an IP set"))).toHaveLength(2);
+  // A changed set is tried at once; a removed set is no longer listed.
   sets.change("s:bad", ["10.0.0.5"], ["10.0.0.66"]);
   await round();
-  expect([...aside]).toEqual(["s:worse"]);
+  expect([...rejectedIds]).toEqual(["s:worse"]);
   expect(members(store, "cali40s:bad")).toEqual(["10.0.0.5"]);
   sets.remove("s:worse");
   await round();
-  expect([...aside]).toEqual([]);
-  expect(sets.refused()).toEqual([]);
-  expect(lines.join("\n")).toContain("the kernel takes all IP sets again");
+  expect([...rejectedIds]).toEqual([]);
+  expect(sets.rejected()).toEqual([]);
+  expect(lines.join("\n")).toContain("kernel accepts all IP sets again");
   expect([...store.sets.keys()].sort()).toEqual(["cali40s:bad", "cali40s:good", "cali40s:last"]);
 });
 
-test("a set that was refused is asked for again by itself, and no half-filled one is swapped in", async () => {
-  const { store, sets, round, aside } = open(undefined, 0);
+test("a rejected set is tried again alone, and a partly filled set is never swapped in", async () => {
+  const { store, sets, round, rejectedIds } = open(undefined, 0);
   sets.replace("s:one", "ip", ["10.0.0.1", "10.0.0.2"]);
   await round();
   store.sets.set("cali40s:one", { type: "hash:ip", maxElements: 64, members: new Set(["10.0.0.1"]) });
   store.impossible.add("10.0.0.2");
   sets.queueResync();
   await round();
-  expect([...aside]).toEqual(["s:one"]);
+  expect([...rejectedIds]).toEqual(["s:one"]);
   expect(store.sets.get("cali40s:one")?.maxElements).toBe(64);
   expect(members(store, "cali40s:one")).toEqual(["10.0.0.1"]);
   store.impossible.clear();
   await round();
-  expect([...aside]).toEqual([]);
+  expect([...rejectedIds]).toEqual([]);
   expect(members(store, "cali40s:one")).toEqual(["10.0.0.1", "10.0.0.2"]);
 });

@@ -1,27 +1,27 @@
-// Sets of addresses kept in ipset. Deltas go to the live set, removals first; a set that cannot be trusted is filled anew
-// under another name and swapped in, so that rules never see it half full.
+// Keeps the IP sets of one family in ipset. Differences are written to the existing set, deletions first. A set with the wrong
+// size is created under a temporary name and swapped in, so that rules never use a partly filled set.
 //
-// A set of another type cannot be swapped in. While rules hold such a set of our name ("alien"), ours lives under a
-// stand-in name, to which all our rules are moved; when nothing holds the alien any more it goes, and ours takes its
-// name back. At no time does a rule of ours match by anything but the wanted members.
+// The kernel does not swap sets of different types. If another program created a set of another type with a reserved name,
+// and rules use that set, the desired set gets an alternate name, and all rules of calico-ts use this name. When the other set
+// is no longer used, it is deleted, and the desired set gets its own name back. Rules of calico-ts never use the other set.
 import type { IpsetChange, IpsetStore } from "../../kernel/index.ts";
 import { hasErrno } from "../../kernel/index.ts";
-import type { IpVersion } from "../../lib/ip.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
-import { delay, nextTurn } from "../../lib/retry.ts";
-import { type ApplyOutcome, FatalDataplaneError, type SetReconciler } from "../manager.ts";
-import type { IpSets, MemberType } from "../rules/layer-table.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
+import { delay, yieldToEventLoop } from "../../lib/retry.ts";
+import { type ApplyOutcome, FatalDataplaneError, type SetReconciler } from "../loop/manager.ts";
+import type { IpSets, MemberType } from "../rules/rule-table.ts";
 import { MemberDelta } from "../rules/member-delta.ts";
 import { setName } from "../rules/names.ts";
-import type { Refused } from "../rules/refused.ts";
+import type { RejectedItem } from "../rules/fallback/rejection-log.ts";
 import type { SetId } from "../rules/rule.ts";
 import { familyMember, familyMembers } from "../rules/set-members.ts";
-import { capacityFor, foundAs, IPSET_TYPE, type OurSet } from "./our-set.ts";
-import { RefusedSets } from "./refused-sets.ts";
+import { capacityFor, recordListed, IPSET_TYPE, type DesiredSet } from "./desired-set.ts";
+import { RejectedSets } from "./rejected-sets.ts";
 import { SetNames } from "./set-names.ts";
 import { SurplusSets } from "./surplus-sets.ts";
 
-/** What one write sends, and whose each name in it is. */
+/** The changes of one write, and the set to which each name in them belongs. */
 interface Written {
   readonly owners: Map<string, SetId>;
   readonly fills: IpsetChange[];
@@ -34,20 +34,20 @@ export interface IpsetSetsOptions {
   readonly maxElements: number;
   readonly logger: Logger;
   readonly onCall?: (ok: boolean, lines: number) => void;
-  /** The kernel's name of this set changed: rules that use it must be written anew. */
+  /** The kernel's name of the set changed: rules that use it must be rendered again. */
   readonly onRename?: (id: SetId) => void;
-  /** The kernel does not take this set (any more, or again): rules that name it must be closed or wanted again. */
-  readonly onAside?: (id: SetId, isAside: boolean) => void;
-  /** When a set that was refused is tried again. */
+  /** The kernel rejected or accepted the set: the rules that use it must be replaced by fallbacks, or restored. */
+  readonly onSetRejected?: (id: SetId, isRejected: boolean) => void;
+  /** Delay before a rejected set is tried again. */
   readonly retryMs?: number;
-  /** Rules in the kernel that name the set, in words. */
-  readonly whoUses?: (name: string, signal: AbortSignal) => Promise<readonly string[]>;
+  /** Returns the rules in the kernel that use the set, as text. */
+  readonly findUsers?: (name: string, signal: AbortSignal) => Promise<readonly string[]>;
 }
 
 const ATTEMPTS = 10;
 const ATTEMPTS_BEFORE_RESYNC = 5;
 const RECHECK_BUDGET_MS = 100;
-/** About 20 ms of encoding and of the kernel's work. */
+/** Takes about 20 ms to encode and program. */
 const PART_MEMBERS = 10_000;
 
 export class IpsetSets implements IpSets, SetReconciler {
@@ -55,16 +55,16 @@ export class IpsetSets implements IpSets, SetReconciler {
   readonly version: IpVersion;
   readonly #options: IpsetSetsOptions;
   readonly #log: Logger;
-  readonly #wanted = new Map<SetId, OurSet>();
+  readonly #desired = new Map<SetId, DesiredSet>();
   readonly #names: SetNames;
   readonly #dirty = new Set<SetId>();
-  /** Names of ours that nobody wants any more. */
+  /** Sets in the kernel that are not desired any more. */
   readonly #surplus: SurplusSets;
-  readonly #refused: RefusedSets;
-  /** Sets under a stand-in name, by the name of their own that something else has. */
-  readonly #standIns = new Map<string, SetId>();
+  readonly #rejected: RejectedSets;
+  /** Sets with an alternate name, by their own name. */
+  readonly #renamedSets = new Map<string, SetId>();
   #hasRenamed = false;
-  /** Sets to compare with the kernel bit by bit, when a periodic check runs. */
+  /** Sets that the current resync has not compared with the kernel yet. */
   #unchecked: SetId[] = [];
   #resync: "none" | "incremental" | "full" = "full";
   #lastWrite: Written | undefined;
@@ -78,39 +78,39 @@ export class IpsetSets implements IpSets, SetReconciler {
     this.#surplus = new SurplusSets({
       ...options,
       logger: this.#log,
-      onGone: (name) => {
+      onDeleted: (name) => {
         this.#names.present.delete(name);
-        this.#takeBackName(name);
+        this.#restoreOwnName(name);
       },
       meanwhile: (name) =>
-        this.#standIns.has(name) ? "our rules use a stand-in with the right members" : "no rule of ours uses it",
+        this.#renamedSets.has(name) ? "rules of calico-ts use a set with another name" : "no rule of calico-ts uses it",
     });
-    this.#refused = new RefusedSets({ ...options, logger: this.#log, kernelName: (id) => this.kernelName(id) });
+    this.#rejected = new RejectedSets({ ...options, logger: this.#log, kernelName: (id) => this.kernelName(id) });
   }
 
-  /** Ours in the kernel. */
+  /** Number of sets in the kernel. */
   get count(): number {
     return this.#names.present.size;
   }
 
-  /** What the kernel does not take. */
-  refused(): readonly Refused[] {
-    return this.#refused.list();
+  /** The sets that the kernel rejects. */
+  rejected(): readonly RejectedItem[] {
+    return this.#rejected.list();
   }
 
-  /** The name rules must use. */
+  /** Returns the name that rules must use. */
   kernelName(id: SetId): string {
-    return this.#wanted.get(id)?.name ?? setName(this.version, id);
+    return this.#desired.get(id)?.name ?? setName(this.version, id);
   }
 
   replace(id: SetId, memberType: MemberType, members: Iterable<string>): void {
-    let set = this.#wanted.get(id);
+    let set = this.#desired.get(id);
     if (set === undefined || set.memberType !== memberType) {
-      const isRenamed = set !== undefined && this.#leaveStandIn(set);
+      const isRenamed = set !== undefined && this.#useOwnName(set);
       const name = setName(this.version, id);
       const state = this.#names.present.has(name) ? "unread" : "absent";
       set = { name, ownName: name, memberType, members: new MemberDelta(), state, capacity: 0 };
-      this.#wanted.set(id, set);
+      this.#desired.set(id, set);
       if (isRenamed) this.#rename(id);
     }
     set.members.replace(familyMembers(memberType, this.version, members));
@@ -119,7 +119,7 @@ export class IpsetSets implements IpSets, SetReconciler {
   }
 
   change(id: SetId, added: Iterable<string>, removed: Iterable<string>): void {
-    const set = this.#wanted.get(id);
+    const set = this.#desired.get(id);
     if (set === undefined) return;
     const one = (member: string) => familyMember(set.memberType, this.version, member);
     for (const member of removed) for (const m of one(member)) set.members.delete(m);
@@ -128,12 +128,12 @@ export class IpsetSets implements IpSets, SetReconciler {
   }
 
   remove(id: SetId): void {
-    const set = this.#wanted.get(id);
+    const set = this.#desired.get(id);
     if (set === undefined) return;
-    this.#wanted.delete(id);
+    this.#desired.delete(id);
     this.#dirty.delete(id);
-    this.#refused.delete(id);
-    this.#standIns.delete(set.ownName);
+    this.#rejected.delete(id);
+    this.#renamedSets.delete(set.ownName);
     if (this.#names.present.has(set.name)) this.#surplus.add(set.name);
   }
 
@@ -146,18 +146,18 @@ export class IpsetSets implements IpSets, SetReconciler {
       try {
         if (attempt === ATTEMPTS_BEFORE_RESYNC) this.#resync = "full";
         this.#readBack();
-        await this.#write(this.#refused.without(this.#dirty));
-        await this.#retryRefused();
+        await this.#write(this.#rejected.without(this.#dirty));
+        await this.#retryRejected();
         return this.#outcome();
       } catch (error) {
-        // After the first failure they were read again: what is refused now is not for the moment.
-        if (attempt > 0 && this.#setAside(error)) {
+        // The sets were read again after the first failure, so outdated knowledge is not the cause.
+        if (attempt > 0 && this.#markRejected(error)) {
           attempt = 0;
           continue;
         }
         if (attempt + 1 >= ATTEMPTS)
           throw new FatalDataplaneError(`${this.name} cannot be programmed`, { cause: error });
-        this.#log.warn("IP sets could not be written; trying again", { error: describeError(error), attempt });
+        this.#log.warn("writing IP sets failed; retrying", { error: describeError(error), attempt });
         await delay(2 ** attempt, signal);
       }
     }
@@ -165,7 +165,7 @@ export class IpsetSets implements IpSets, SetReconciler {
 
   #outcome(): ApplyOutcome {
     if (this.#unchecked.length > 0) return { againInMs: 0 };
-    const retryInMs = this.#refused.retryInMs();
+    const retryInMs = this.#rejected.retryInMs();
     return retryInMs === Number.POSITIVE_INFINITY ? {} : { againInMs: retryInMs };
   }
 
@@ -176,14 +176,14 @@ export class IpsetSets implements IpSets, SetReconciler {
     return { againInMs: 0 };
   }
 
-  // --- a set of another kind that has a name of ours ----------------------------------------------------------------
+  // --- sets of another type with a reserved name --------------------------------------------------------------------
 
-  /** Takes the alien away, or, while something holds it, gives our set a stand-in name. */
-  #makeRoom(id: SetId, set: OurSet): void {
+  /** Deletes the set of another type. If rules use it, the desired set gets an alternate name. */
+  #replaceWrongType(id: SetId, set: DesiredSet): void {
     const { name } = set;
     try {
       this.#options.store.apply([{ op: "destroy", name }]);
-      this.#log.warn("an IP set with a name of ours is of another kind; replaced", { set: name });
+      this.#log.warn("replaced an IP set of another type with a reserved name", { set: name });
       set.state = "absent";
       return;
     } catch (error) {
@@ -191,35 +191,35 @@ export class IpsetSets implements IpSets, SetReconciler {
         set.state = "absent";
         return;
       }
-      if (!isHeld(error)) throw error;
+      if (!isInUse(error)) throw error;
     }
     this.#surplus.add(name);
-    if (name === set.ownName) this.#standIns.set(name, id);
-    set.name = this.#names.standIn(set);
+    if (name === set.ownName) this.#renamedSets.set(name, id);
+    set.name = this.#names.alternateName(set);
     this.#surplus.keep(set.name);
     set.state = this.#names.present.has(set.name) ? "unread" : "absent";
     this.#log.warn(
-      "an IP set with a name of ours is of another kind and in use by rules; ours has a stand-in name until it is free",
-      { set: set.ownName, standIn: set.name },
+      "rules use an IP set of another type with a reserved name; using an alternate name until it is free",
+      { set: set.ownName, alternateName: set.name },
     );
     this.#rename(id);
   }
 
-  /** The alien is gone: the set is made again under its own name, the rules follow, and then the stand-in goes. */
-  #takeBackName(name: string): void {
-    const id = this.#standIns.get(name);
-    const set = id === undefined ? undefined : this.#wanted.get(id);
+  /** The other set was deleted: creates the set under its own name. When the rules use it, the alternate set is deleted. */
+  #restoreOwnName(name: string): void {
+    const id = this.#renamedSets.get(name);
+    const set = id === undefined ? undefined : this.#desired.get(id);
     if (id === undefined || set === undefined) return;
-    this.#log.info("an IP set takes its own name back", { set: name, standIn: set.name });
-    this.#leaveStandIn(set);
+    this.#log.info("IP set has its own name again", { set: name, alternateName: set.name });
+    this.#useOwnName(set);
     set.state = "absent";
     this.#dirty.add(id);
     this.#rename(id);
   }
 
-  /** Whether it was under another name than its own. */
-  #leaveStandIn(set: OurSet): boolean {
-    if (!this.#standIns.delete(set.ownName)) return false;
+  /** @returns true if the set had an alternate name */
+  #useOwnName(set: DesiredSet): boolean {
+    if (!this.#renamedSets.delete(set.ownName)) return false;
     this.#surplus.add(set.name);
     set.name = set.ownName;
     return true;
@@ -234,63 +234,63 @@ export class IpsetSets implements IpSets, SetReconciler {
     if (this.#resync !== "none") {
       const isFull = this.#resync === "full";
       this.#names.found(this.#options.store.names());
-      const wantedNames = new Set<string>();
-      for (const [id, set] of this.#wanted) {
-        wantedNames.add(set.name);
-        if (set.state === "trusted" && !this.#names.present.has(set.name))
-          this.#log.warn("somebody deleted an IP set of ours; repairing", { set: set.name });
+      const desiredNames = new Set<string>();
+      for (const [id, set] of this.#desired) {
+        desiredNames.add(set.name);
+        if (set.state === "known" && !this.#names.present.has(set.name))
+          this.#log.warn("another program deleted an IP set; restoring it", { set: set.name });
         if (!this.#names.present.has(set.name)) set.state = "absent";
         else if (isFull || set.state === "absent") set.state = "unread";
-        if (set.state !== "trusted") this.#dirty.add(id);
+        if (set.state !== "known") this.#dirty.add(id);
       }
       for (const name of this.#names.present)
-        if (!wantedNames.has(name)) {
-          if (!isFull && !this.#surplus.has(name) && !this.#standIns.has(name))
-            this.#log.warn("somebody left an IP set with a name of ours; removing it", { set: name });
+        if (!desiredNames.has(name)) {
+          if (!isFull && !this.#surplus.has(name) && !this.#renamedSets.has(name))
+            this.#log.warn("another program created an IP set with a reserved name; deleting it", { set: name });
           this.#surplus.add(name);
         }
-      this.#unchecked = isFull ? [] : [...this.#wanted.keys()];
+      this.#unchecked = isFull ? [] : [...this.#desired.keys()];
       this.#resync = "none";
     }
     const end = performance.now() + RECHECK_BUDGET_MS;
     while (this.#unchecked.length > 0 && performance.now() < end) {
       const id = this.#unchecked.pop();
-      const set = id === undefined ? undefined : this.#wanted.get(id);
-      if (id === undefined || set === undefined || set.state !== "trusted") continue;
+      const set = id === undefined ? undefined : this.#desired.get(id);
+      if (id === undefined || set === undefined || set.state !== "known") continue;
       const hadChanges = this.#dirty.has(id);
       this.#read(set);
-      if (set.state === "trusted" && set.members.isEmpty) continue;
-      if (!hadChanges) this.#log.warn("somebody changed an IP set of ours; repairing", { set: set.name });
+      if (set.state === "known" && set.members.isEmpty) continue;
+      if (!hadChanges) this.#log.warn("another program changed an IP set; restoring it", { set: set.name });
       this.#dirty.add(id);
     }
   }
 
-  #read(set: OurSet): void {
+  #read(set: DesiredSet): void {
     const listed = this.#options.store.list(set.name);
     if (listed === undefined) this.#names.present.delete(set.name);
-    foundAs(set, listed, { version: this.version, maxElements: this.#options.maxElements });
+    recordListed(set, listed, { version: this.version, maxElements: this.#options.maxElements });
   }
 
   async #write(ids: readonly SetId[]): Promise<void> {
     const written: Written = { owners: new Map(), fills: [], swaps: [] };
     this.#lastWrite = written;
     for (const id of ids) {
-      const set = this.#wanted.get(id);
+      const set = this.#desired.get(id);
       if (set === undefined) continue;
       written.owners.set(set.name, id);
-      while (set.state === "unread" || set.state === "alien") {
+      while (set.state === "unread" || set.state === "wrongType") {
         if (set.state === "unread") this.#read(set);
-        else this.#makeRoom(id, set);
+        else this.#replaceWrongType(id, set);
       }
       written.owners.set(set.name, id);
       this.#difference(id, set, written);
     }
-    const touched = [...new Set(written.owners.values())].flatMap((id) => this.#wanted.get(id) ?? []);
+    const touched = [...new Set(written.owners.values())].flatMap((id) => this.#desired.get(id) ?? []);
     try {
       await this.#send(written.fills);
       await this.#send(written.swaps);
     } catch (error) {
-      // Some of it may have been done: those sets are read again before the next write.
+      // Some changes may have been made: the sets are read again before the next write.
       for (const set of touched) {
         this.#names.present.add(set.name);
         set.state = "unread";
@@ -299,70 +299,70 @@ export class IpsetSets implements IpSets, SetReconciler {
     }
     for (const set of touched) {
       this.#names.present.add(set.name);
-      set.state = "trusted";
+      set.state = "known";
       set.members.written();
     }
     for (const id of ids) this.#dirty.delete(id);
   }
 
-  /** In parts of at most some thousand members, between which other tasks of the event loop run. */
+  /** Sends the changes in parts, with other tasks of the event loop in between. */
   async #send(changes: readonly IpsetChange[]): Promise<void> {
     if (changes.length === 0) return;
-    let isTaken = false;
+    let isAccepted = false;
     try {
       const [first = [], ...others] = partsOf(changes);
       this.#options.store.apply(first);
       for (const part of others) {
-        await nextTurn();
+        await yieldToEventLoop();
         this.#options.store.apply(part);
       }
-      isTaken = true;
+      isAccepted = true;
     } finally {
-      this.#options.onCall?.(isTaken, changes.length);
+      this.#options.onCall?.(isAccepted, changes.length);
     }
   }
 
-  // --- sets the kernel refuses ----------------------------------------------------------------------------------------
+  // --- sets that the kernel rejects -----------------------------------------------------------------------------------
 
-  /** The others are written without the sets that were refused. False when it was none. */
-  #setAside(error: unknown): boolean {
-    const refused = this.#refused.addAll(error, (name) => this.#lastWrite?.owners.get(name));
-    for (const id of refused) this.#dirty.delete(id);
-    return refused.length > 0;
+  /** Excludes the sets that the error is about from further writes. Returns false if it is not about sets. */
+  #markRejected(error: unknown): boolean {
+    const rejected = this.#rejected.addAll(error, (name) => this.#lastWrite?.owners.get(name));
+    for (const id of rejected) this.#dirty.delete(id);
+    return rejected.length > 0;
   }
 
-  /** Each by itself: one that is taken waits for no other. */
-  async #retryRefused(): Promise<void> {
-    for (const id of this.#refused.due(this.#dirty))
+  /** Writes each set alone, so that one rejected set does not affect the others. */
+  async #retryRejected(): Promise<void> {
+    for (const id of this.#rejected.due(this.#dirty))
       try {
         await this.#write([id]);
-        this.#refused.delete(id);
+        this.#rejected.delete(id);
       } catch (error) {
-        if (!this.#setAside(error)) throw error;
+        if (!this.#markRejected(error)) throw error;
       }
   }
 
-  #difference(id: SetId, set: OurSet, { owners, fills, swaps }: Written): void {
+  #difference(id: SetId, set: DesiredSet, { owners, fills, swaps }: Written): void {
     const { name, memberType, members } = set;
     const type = IPSET_TYPE[memberType];
     const fill = (target: string) => {
       const maxElements = capacityFor(set, this.#options.maxElements);
       set.capacity = maxElements;
       if (maxElements > this.#options.maxElements)
-        this.#log.warn("an IP set has more members than MaxIpsetSize; it is made larger", {
-          ...{ set: set.ownName, members: members.wanted.size, size: maxElements },
+        this.#log.warn("IP set has more members than MaxIpsetSize; increasing its size", {
+          ...{ set: set.ownName, members: members.desired.size, size: maxElements },
         });
       fills.push({ op: "create", set: { type, family: this.version, maxElements, name: target } });
-      if (members.wanted.size > 0) fills.push({ op: "add", name: target, type, members: [...members.wanted] });
+      if (members.desired.size > 0) fills.push({ op: "add", name: target, type, members: [...members.desired] });
     };
     if (set.state === "absent") return fill(name);
-    if (set.state === "unfit" || members.wanted.size > set.capacity) {
+    if (set.state === "wrongSize" || members.desired.size > set.capacity) {
       const temporary = this.#names.temporary();
       fill(temporary);
       owners.set(temporary, id);
-      swaps.push({ op: "swap", name, with: temporary }); // by itself: what cannot be filled is not swapped in
+      swaps.push({ op: "swap", name, with: temporary }); // separate, so that a set is only swapped in after it was filled
       this.#names.present.add(temporary);
-      this.#surplus.add(temporary); // it now holds the old members
+      this.#surplus.add(temporary); // after the swap it contains the old members
       return;
     }
     if (members.surplus.size > 0) fills.push({ op: "delete", name, type, members: [...members.surplus] });
@@ -370,28 +370,28 @@ export class IpsetSets implements IpSets, SetReconciler {
   }
 }
 
-/** The changes in order; a part holds at most PART_MEMBERS members. */
+/** Splits the changes, in order, into parts with at most PART_MEMBERS members. */
 function partsOf(changes: readonly IpsetChange[]): IpsetChange[][] {
   const parts: IpsetChange[][] = [[]];
-  let room = PART_MEMBERS;
+  let remaining = PART_MEMBERS;
   for (const change of changes) {
     if (change.op !== "add" && change.op !== "delete") {
       parts.at(-1)?.push(change);
       continue;
     }
     for (let done = 0; done < change.members.length; ) {
-      if (room === 0) {
+      if (remaining === 0) {
         parts.push([]);
-        room = PART_MEMBERS;
+        remaining = PART_MEMBERS;
       }
-      const members = change.members.slice(done, done + room);
+      const members = change.members.slice(done, done + remaining);
       parts.at(-1)?.push({ ...change, members });
       done += members.length;
-      room -= members.length;
+      remaining -= members.length;
     }
   }
   return parts;
 }
 
-/** Some rule matches by it. */
-const isHeld = (error: unknown): boolean => hasErrno(error, "EBUSY", "E4100");
+/** True if a rule uses the set. */
+const isInUse = (error: unknown): boolean => hasErrno(error, "EBUSY", "E4100");

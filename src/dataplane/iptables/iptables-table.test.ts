@@ -1,14 +1,14 @@
 import { expect, test } from "bun:test";
 import type { IptablesStore } from "../../kernel/index.ts";
-import { silentLogger } from "../../lib/log.ts";
+import { silentLogger } from "../../lib/log/log.ts";
 import { chain, drop, jump, type Rule } from "../rules/rule.ts";
 import { ForeignWrites } from "./foreign-writes.ts";
 import { IptablesTable } from "./iptables-table.ts";
-import { RecheckTimer } from "./recheck.ts";
+import { RecheckTimer } from "./recheck-timer.ts";
 import { parseSave } from "./save-text.ts";
-import { ALL_FEATURES } from "./text.ts";
+import { ALL_FEATURES } from "./rule-text.ts";
 
-/** A table in memory: what restore says is what save shows. */
+/** An in-memory table: `save` returns what `restore` wrote. */
 class MemoryTable implements IptablesStore {
   readonly family = 4;
   readonly chains = new Map<string, string[]>([
@@ -18,7 +18,7 @@ class MemoryTable implements IptablesStore {
   ]);
   readonly restored: string[] = [];
   saves = 0;
-  refusals = 0;
+  remainingFailures = 0;
   constructor(readonly variant: "legacy" | "nft" = "legacy") {}
 
   async save(): Promise<string> {
@@ -31,8 +31,8 @@ class MemoryTable implements IptablesStore {
 
   async restore(text: string): Promise<void> {
     this.restored.push(text);
-    if (this.refusals > 0) {
-      this.refusals--;
+    if (this.remainingFailures > 0) {
+      this.remainingFailures--;
       throw new Error("refused");
     }
     for (const line of text.split("\n")) {
@@ -58,14 +58,14 @@ class MemoryTable implements IptablesStore {
 
 function open(store: MemoryTable, insertMode: "insert" | "append" = "insert", foreign?: ForeignWrites) {
   const table = new IptablesTable({
-    layer: "filter",
+    tableName: "filter",
     store,
-    context: { config: {} as never, version: 4, layer: "filter", features: ALL_FEATURES },
+    context: { config: {} as never, version: 4, tableName: "filter", features: ALL_FEATURES },
     insertMode,
     logger: silentLogger,
     postWriteMs: 5000,
     refreshMs: 0,
-    ...(foreign === undefined ? {} : { foreign }),
+    foreign,
   });
   return { table, apply: () => table.apply(new AbortController().signal) };
 }
@@ -74,7 +74,7 @@ const rules = (...sources: string[]): Rule[] =>
 const bare = (store: MemoryTable, name: string) =>
   store.chains.get(name)?.map((rule) => rule.replace(/-m comment --comment "cali:[\w-]+" ?/, ""));
 
-test("FD-028 the first round removes unknown chains and old hooks and keeps foreign rules", async () => {
+test("FD-028 the first round removes surplus owned chains and old hooks, and keeps rules of other programs", async () => {
   const store = new MemoryTable();
   store.chains.set("cali-old", []);
   store.chains.set("felix-FORWARD", []);
@@ -88,7 +88,7 @@ test("FD-028 the first round removes unknown chains and old hooks and keeps fore
   expect(bare(store, "FORWARD")).toEqual(["--jump cali-FORWARD", "-j DOCKER"]);
 });
 
-test("FD-022 FD-025 an unused chain never appears, and nothing to do means no process", async () => {
+test("FD-022 FD-025 an unused chain is not written, and no process is started if nothing changed", async () => {
   const store = new MemoryTable();
   const { table, apply } = open(store);
   table.setChain(chain("cali-unused", rules("10.0.0.1")));
@@ -98,7 +98,7 @@ test("FD-022 FD-025 an unused chain never appears, and nothing to do means no pr
   expect([store.restored.length, store.saves]).toEqual([0, 1]);
 });
 
-test("FD-025 a table nobody else wrote to since is not read again; one somebody wrote to is, and is repaired", async () => {
+test("FD-025 a table is read again and restored only if another program has written to it", async () => {
   const store = new MemoryTable("nft");
   let foreignWrites = 0;
   const foreign = new ForeignWrites(() => store.restored.length + foreignWrites);
@@ -108,7 +108,7 @@ test("FD-025 a table nobody else wrote to since is not read again; one somebody 
   table.setChain(chain("cali-y", rules("1.1.1.1")));
   await apply();
   table.setChain(chain("cali-x", rules("2.2.2.2")));
-  await apply(); // after hooks were written it is read once more
+  await apply(); // the table is read again after hooks were written
   const { saves } = store;
   table.setChain(chain("cali-x", rules("3.3.3.3")));
   await apply();
@@ -130,7 +130,7 @@ test("FD-025 a table nobody else wrote to since is not read again; one somebody 
   expect(store.chains.has("cali-y")).toBe(false);
 });
 
-test("FD-026 the legacy tools change single rules", async () => {
+test("FD-026 with legacy iptables, single rules are changed", async () => {
   const store = new MemoryTable();
   const { table, apply } = open(store);
   table.setHook("FORWARD", "insert", [{ action: jump("cali-x") }]);
@@ -146,7 +146,7 @@ test("FD-026 the legacy tools change single rules", async () => {
   expect(bare(store, "cali-x")).toEqual(["--source 1.1.1.1 --jump DROP", "--source 4.4.4.4 --jump DROP"]);
 });
 
-test("FD-027 the nft variant rewrites changed chains and deletes in a second transaction", async () => {
+test("FD-027 with iptables-nft, changed chains are rewritten, and chains are deleted in a second transaction", async () => {
   const store = new MemoryTable("nft");
   const { table, apply } = open(store);
   table.setHook("FORWARD", "insert", [{ action: jump("cali-x") }]);
@@ -160,7 +160,7 @@ test("FD-027 the nft variant rewrites changed chains and deletes in a second tra
   expect(deletion).toBe("*filter\n--delete-chain cali-y\nCOMMIT\n");
 });
 
-test("FD-024 hooks stand first or last by mode, and always-append ones behind all", async () => {
+test("FD-024 hook rules are first or last depending on the mode, and appended ones are always last", async () => {
   for (const mode of ["insert", "append"] as const) {
     const store = new MemoryTable();
     store.chains.get("FORWARD")?.push("-j ACCEPT");
@@ -174,7 +174,7 @@ test("FD-024 hooks stand first or last by mode, and always-append ones behind al
   }
 });
 
-test("FD-025 a hook somebody removed or moved comes back, foreign rules stay as they are", async () => {
+test("FD-025 a removed or moved hook rule is restored, and rules of other programs stay", async () => {
   const store = new MemoryTable();
   const { table, apply } = open(store);
   table.setChain(chain("cali-FORWARD", []));
@@ -186,21 +186,21 @@ test("FD-025 a hook somebody removed or moved comes back, foreign rules stay as 
   expect(bare(store, "FORWARD")).toEqual(["--jump cali-FORWARD", "-j KUBE-FORWARD", "-j DOCKER"]);
 });
 
-test("FD-007 a refusal is tried ten times, then it is fatal", async () => {
+test("FD-007 a failed write is tried ten times, then the error is fatal", async () => {
   const store = new MemoryTable();
   const { table, apply } = open(store);
   table.setChain(chain("cali-x", rules("1.1.1.1")));
   table.setHook("FORWARD", "insert", [{ action: jump("cali-x") }]);
-  store.refusals = 3;
+  store.remainingFailures = 3;
   await apply();
   expect(store.restored).toHaveLength(4);
   table.setChain(chain("cali-x", rules("2.2.2.2")));
-  store.refusals = 100;
+  store.remainingFailures = 100;
   await expect(apply()).rejects.toThrow("cannot be programmed");
   expect(store.restored).toHaveLength(14);
 });
 
-test("FD-029 FD-030 the wait after a write doubles, and is never shorter than twice reading and writing took", () => {
+test("FD-029 FD-030 the interval after a write doubles, and is at least twice the duration of a read and a write", () => {
   let now = 0;
   const timer = new RecheckTimer({ postWriteMs: 5000, refreshMs: 0, now: () => now });
   timer.wrote(10);
@@ -216,12 +216,12 @@ test("FD-029 FD-030 the wait after a write doubles, and is never shorter than tw
   expect(timer.dueInMs()).toBe(12_000);
 });
 
-test("FD-028 saved text tells chains, hashes and rules of ours without one", () => {
+test("FD-028 parseSave returns chains, hashes, and owned rules without a hash", () => {
   const saved = parseSave(
     '*nat\n:POSTROUTING ACCEPT [0:0]\n:cali-x - [0:0]\n-A POSTROUTING -m comment --comment "cali:abcdefghijklmnop" -j cali-x\n-A POSTROUTING -j felix-POSTROUTING\n-A POSTROUTING -m set --match-set felix-masq-ipam-pools src -j MASQUERADE\n-A POSTROUTING -j OTHER\nCOMMIT\n',
     / felix-masq-ipam-pools /,
   );
-  expect(saved.get("POSTROUTING")?.map(({ hash, isOurs }) => [hash, isOurs])).toEqual([
+  expect(saved.get("POSTROUTING")?.map(({ hash, isOwned }) => [hash, isOwned])).toEqual([
     ["abcdefghijklmnop", true],
     [undefined, true],
     [undefined, true],

@@ -1,41 +1,42 @@
-// One table of one family, kept equal to what managers want. Chains of ours are replaced; in the kernel's chains only
-// our own rules are touched. The table is read right before it is written, because others write it too; except where the
-// kernel tells that nobody did since (`foreign-writes.ts`).
+// Keeps one iptables table of one family equal to the desired chains. Owned chains are replaced; in the kernel's chains only
+// owned rules are changed. The table is read before each write, because other programs write to it too, unless the kernel
+// shows that none did (foreign-writes.ts).
 import { IptablesError, type IptablesStore, type IptablesTable as TableName } from "../../kernel/index.ts";
-import type { IpVersion } from "../../lib/ip.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
-import { delay } from "../../lib/retry.ts";
-import { sameList } from "../../lib/same-list.ts";
-import { type ApplyOutcome, FatalDataplaneError, type Reconciler } from "../manager.ts";
-import type { RuleAt } from "../rules/aside.ts";
-import type { LayerTable } from "../rules/layer-table.ts";
-import { type Refused, RefusedLog, refusedRule } from "../rules/refused.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
+import { delay, yieldToEventLoop } from "../../lib/retry.ts";
+import { listsEqual } from "../../lib/compare-lists.ts";
+import { type ApplyOutcome, FatalDataplaneError, type Reconciler } from "../loop/manager.ts";
+import type { RulePosition } from "../rules/fallback/active-fallbacks.ts";
+import type { RuleTable } from "../rules/rule-table.ts";
+import { type RejectedItem, RejectionLog, describeRejectedRule } from "../rules/fallback/rejection-log.ts";
 import type { Chain, Rule, SetId } from "../rules/rule.ts";
 import type { ForeignWrites } from "./foreign-writes.ts";
-import type { LoweringContext } from "./lower.ts";
-import { RecheckTimer, type RecheckOptions } from "./recheck.ts";
-import { findRefused } from "./refused-rules.ts";
+import type { RenderContext } from "./render.ts";
+import { RecheckTimer, type RecheckOptions } from "./recheck-timer.ts";
+import { ProbeChain } from "./probe-chain.ts";
+import { findRejectedRules } from "./rejected-rules.ts";
 import { type ChainDelta, hookDelta, restoreText } from "./restore-text.ts";
 import { isOwnedChain, parseSave, type SavedRule } from "./save-text.ts";
-import { type HookPlace, WantedChains } from "./wanted-chains.ts";
+import { type HookPlace, RenderedChains } from "./rendered-chains.ts";
 
 export interface IptablesTableOptions extends RecheckOptions {
-  readonly layer: TableName;
+  readonly tableName: TableName;
   readonly store: IptablesStore;
-  readonly context: LoweringContext;
+  readonly context: RenderContext;
   readonly insertMode: "insert" | "append";
   readonly logger: Logger;
-  /** Rules of old versions that only their text gives away. */
+  /** Matches rules of old Calico versions, which have no hash in their comment. */
   readonly oldRule?: RegExp;
-  /** Before rules that somebody changed are put back, and when they are refused. */
+  /** Called before rules that another program changed are restored, and when the kernel rejected them. */
   readonly beforeRepair?: (signal: AbortSignal) => Promise<void>;
-  /** Another word after a write by anybody, where the kernel can tell. */
-  readonly outline?: () => string | undefined;
-  /** Where the kernel can tell; one for all tables. */
+  /** Returns a text that changes when any program writes; undefined if that is not supported. */
+  readonly fingerprint?: () => string | undefined;
+  /** Shared by all tables; undefined if the kernel does not count writes. */
   readonly foreign?: ForeignWrites;
   readonly onCall?: (what: "save" | "restore", ok: boolean, lines: number) => void;
-  /** When rules that were refused are tried again. */
-  readonly refusedRetryMs?: number;
+  /** Delay before rejected rules are tried again. */
+  readonly rejectedRetryMs?: number;
 }
 
 const KERNEL_CHAINS: Readonly<Record<TableName, readonly string[]>> = {
@@ -46,44 +47,46 @@ const KERNEL_CHAINS: Readonly<Record<TableName, readonly string[]>> = {
 };
 const WRITE_ATTEMPTS = 10;
 const READ_ATTEMPTS = 3;
-const REFUSED_RETRY_MS = 600_000;
-/** So often in one round rules are searched for that the kernel does not take, when none was found. */
-const SEARCHES = 2;
+/** A chain with fewer rules is rendered and hashed in less than 10 ms. */
+const LARGE_CHAIN_RULES = 5000;
+const REJECTED_RETRY_MS = 600_000;
+/** Maximum number of searches for rejected rules in one round that find nothing. */
+const MAX_SEARCHES = 2;
 
-export class IptablesTable implements LayerTable, Reconciler {
+export class IptablesTable implements RuleTable, Reconciler {
   readonly name: string;
-  readonly layer: TableName;
+  readonly tableName: TableName;
   readonly version: IpVersion;
   readonly #options: IptablesTableOptions;
   readonly #log: Logger;
-  readonly #wanted: WantedChains;
+  readonly #chains: RenderedChains;
   /** Chains that changed since they were last written. */
   readonly #dirty = new Set<string>();
-  /** Nothing new was asked for: whatever differs now is somebody else's doing. */
-  #isOnlyLooking = false;
+  /** True if nothing was changed by calico-ts: any difference is due to another program. */
+  #isOnlyChecking = false;
   #hasWritten = false;
   #isBusy = false;
-  /** When it was last read or written. */
-  #outline: string | undefined;
+  /** The fingerprint after the last read or write. */
+  #fingerprint: string | undefined;
   #areHooksDirty = true;
-  /** What the kernel holds, as last read or written; nothing when that is in doubt. */
+  /** The rules in the kernel, as last read or written; undefined if they must be read. */
   #actual: Map<string, SavedRule[]> | undefined;
-  /** The epoch of foreign writes in which that was true. */
+  /** The epoch of `ForeignWrites` at that time. */
   #epoch: number | undefined;
   readonly #recheck: RecheckTimer;
-  readonly #refusals: RefusedLog;
-  #listed: { readonly version: number; readonly refused: readonly Refused[] } | undefined;
-  #retryAt = Number.POSITIVE_INFINITY;
+  readonly #rejectionLog: RejectionLog;
+  #cachedList: { readonly version: number; readonly items: readonly RejectedItem[] } | undefined;
+  #retryAtMs = Number.POSITIVE_INFINITY;
 
   constructor(options: IptablesTableOptions) {
     this.#options = options;
-    this.layer = options.layer;
+    this.tableName = options.tableName;
     this.version = options.store.family;
-    this.name = `iptables ${options.layer} IPv${this.version}`;
-    this.#log = options.logger.with({ table: options.layer, ipVersion: this.version });
-    this.#refusals = new RefusedLog(this.#log);
-    this.#wanted = new WantedChains({
-      layer: options.layer,
+    this.name = `iptables ${options.tableName} IPv${this.version}`;
+    this.#log = options.logger.with({ table: options.tableName, ipVersion: this.version });
+    this.#rejectionLog = new RejectionLog(this.#log);
+    this.#chains = new RenderedChains({
+      tableName: options.tableName,
       context: options.context,
       onChange: (name) => this.#dirty.add(name),
       onHook: () => (this.#areHooksDirty = true),
@@ -91,21 +94,21 @@ export class IptablesTable implements LayerTable, Reconciler {
     this.#recheck = new RecheckTimer(options);
   }
 
-  /** Somebody else wrote since we last read or wrote, as far as the outline tells. */
+  /** True if the fingerprint shows that another program wrote since the last read or write. */
   get isOverwritten(): boolean {
-    const { outline } = this.#options;
-    return outline !== undefined && this.#hasWritten && !this.#isBusy && outline() !== this.#outline;
+    const { fingerprint } = this.#options;
+    return fingerprint !== undefined && this.#hasWritten && !this.#isBusy && fingerprint() !== this.#fingerprint;
   }
-  /** How long it takes to read. */
+  /** The duration of a read. */
   get readMs(): number {
     return this.#recheck.readMs;
   }
 
-  /** What is written, or shall be. */
+  /** The number of desired chains and rules. */
   get size(): { readonly chains: number; readonly rules: number } {
     let chains = 0;
     let rules = 0;
-    for (const { hashes } of this.#wanted.needed()) {
+    for (const { hashes } of this.#chains.needed()) {
       chains++;
       rules += hashes.length;
     }
@@ -113,22 +116,24 @@ export class IptablesTable implements LayerTable, Reconciler {
   }
 
   setChain(offered: Chain): void {
-    this.#wanted.set(offered);
+    this.#chains.set(offered);
   }
   removeChain(name: string): void {
-    this.#wanted.remove(name);
+    this.#chains.remove(name);
   }
   isNeeded(name: string): boolean {
-    return this.#wanted.isNeeded(name);
+    return this.#chains.desired.isNeeded(name);
   }
   setHook(kernelChain: string, place: HookPlace, rules: readonly Rule[]): void {
-    this.#wanted.setHook(kernelChain, place, rules);
+    this.#chains.setHook(kernelChain, place, rules);
   }
   renameSet(id: SetId): void {
-    this.#wanted.renameSet(id);
+    this.#chains.renameSet(id);
   }
-  setSetAside(id: SetId, isAside: boolean): void {
-    this.#wanted.setSetAside(id, isAside);
+  setSetRejected(id: SetId, isRejected: boolean): void {
+    const { desired } = this.#chains;
+    if (isRejected) desired.addRejectedSet(id);
+    else desired.deleteRejectedSet(id);
   }
 
   queueResync(): void {
@@ -145,7 +150,7 @@ export class IptablesTable implements LayerTable, Reconciler {
   }
 
   async #apply(signal: AbortSignal): Promise<ApplyOutcome> {
-    this.#retryRefused();
+    this.#retryRejected();
     const isKnown =
       this.#actual !== undefined && this.#epoch !== undefined && this.#options.foreign?.epoch() === this.#epoch;
     if (this.#recheck.isDue()) {
@@ -153,33 +158,33 @@ export class IptablesTable implements LayerTable, Reconciler {
       else this.#actual = undefined;
     }
     const hasChanges = this.#dirty.size > 0 || this.#areHooksDirty;
-    this.#isOnlyLooking = !hasChanges && this.#hasWritten;
+    this.#isOnlyChecking = !hasChanges && this.#hasWritten;
     if (this.#actual !== undefined && !hasChanges) return this.#outcome();
-    // Somebody may have written since: what we compare with is always fresh, or known to be as good.
+    // Another program may have written. The desired state is compared with a fresh read, unless the last one is still valid.
     if (!isKnown) this.#actual = undefined;
     let searches = 0;
-    let hasStandIns = false;
+    let hasNewFallbacks = false;
     for (let attempt = 0; ; attempt++) {
       try {
         await this.#applyOnce(signal);
-        // What stands in may lead to a chain that its manager has to fill first.
-        return hasStandIns ? { againInMs: 0 } : this.#outcome();
+        // A fallback may jump to a chain that its manager fills only while the chain is needed: apply again.
+        return hasNewFallbacks ? { againInMs: 0 } : this.#outcome();
       } catch (error) {
         if (signal.aborted) throw error;
         this.#actual = undefined;
         if (attempt + 1 >= WRITE_ATTEMPTS || error instanceof FatalDataplaneError)
           throw new FatalDataplaneError(`${this.name} cannot be programmed`, { cause: error });
-        // No rule is taken that names a set which somebody made again as another kind: first look there.
+        // The kernel rejects rules that use a set which another program replaced by one of another type: check the sets once.
         if (attempt === 0) await this.#options.beforeRepair?.(signal);
-        if (attempt >= 1 && searches < SEARCHES && isRefusal(error)) {
+        if (attempt >= 1 && searches < MAX_SEARCHES && isRejection(error)) {
           searches++;
-          if (await this.#setAside(error, signal)) {
-            hasStandIns = true;
-            [attempt, searches] = [0, 0]; // there may be more; that goes on only as long as something gives way
+          if (await this.#replaceRejected(error, signal)) {
+            hasNewFallbacks = true;
+            [attempt, searches] = [0, 0]; // there may be more; this ends because each rule has finitely many fallbacks
             continue;
           }
         }
-        this.#log.warn("iptables refused the rules; trying again", { error: describeError(error), attempt });
+        this.#log.warn("iptables-restore failed; retrying", { error: describeError(error), attempt });
         await delay(2 ** attempt, signal);
       }
     }
@@ -190,27 +195,28 @@ export class IptablesTable implements LayerTable, Reconciler {
     const known = this.#actual;
     if (known === undefined) {
       this.#epoch = foreign?.epoch();
-      this.#outline = this.#options.outline?.(); // before: who writes while we read is noticed
+      this.#fingerprint = this.#options.fingerprint?.(); // before the read, so that a write during the read is detected
     }
     const actual = known ?? (await this.#read(signal));
     this.#actual = actual;
-    // Of what is known, only what changed since can differ.
+    await this.#prepareLargeChains(known === undefined ? undefined : this.#dirty);
+    // If the last read is valid, only changed chains can differ.
     const compare = () => {
       const found = known === undefined ? this.#difference(actual) : this.#difference(actual, this.#dirty);
-      return { delta: found, texts: restoreText(this.layer, found, store.variant) };
+      return { delta: found, texts: restoreText(this.tableName, found, store.variant) };
     };
     let { delta, texts } = compare();
-    if (texts.length > 0 && this.#isOnlyLooking) {
-      this.#log.warn("somebody changed our iptables rules; repairing", {
+    if (texts.length > 0 && this.#isOnlyChecking) {
+      this.#log.warn("another program changed iptables rules; restoring them", {
         missing: delta.create.length,
         changed: delta.change.length,
         strange: delta.delete.length,
         hooks: delta.hooks.length,
       });
       await this.#options.beforeRepair?.(signal);
-      ({ delta, texts } = compare()); // a set may have another name now
+      ({ delta, texts } = compare()); // the name of a set may have changed
     }
-    // From here on a change is one for the next round; after a failure everything is compared again.
+    // Later changes are written in the next round. After a failure, everything is compared again.
     this.#dirty.clear();
     this.#areHooksDirty = false;
     for (const text of texts) {
@@ -224,11 +230,23 @@ export class IptablesTable implements LayerTable, Reconciler {
         throw error;
       }
       this.#recheck.wrote(performance.now() - started);
-      // What we believe the kernel holds is no longer what was read; the next look decides.
       if (this.#log.enabled("debug")) this.#log.debug("wrote iptables", { lines, insertMode });
     }
     this.#hasWritten = true;
     if (texts.length > 0) this.#adopt(actual, delta);
+  }
+
+  /**
+   * Renders and hashes large chains, with other tasks of the event loop in between: a policy with 80,000 prefixes has as many
+   * rules, and comparing its chains would block Felix for 0.2 s.
+   */
+  async #prepareLargeChains(names: Iterable<string> | undefined): Promise<void> {
+    for (const chain of [...this.#chains.needed(names)]) {
+      if (chain.texts.length < LARGE_CHAIN_RULES) continue;
+      await yieldToEventLoop();
+      void chain.hashes; // computed when it is first read
+      await yieldToEventLoop();
+    }
   }
 
   async #restore(text: string, signal: AbortSignal): Promise<void> {
@@ -237,64 +255,79 @@ export class IptablesTable implements LayerTable, Reconciler {
     try {
       await (foreign === undefined ? write() : foreign.during(write));
     } finally {
-      this.#outline = this.#options.outline?.();
+      this.#fingerprint = this.#options.fingerprint?.();
     }
   }
 
-  /** Rules the kernel does not take give way to stand-ins, which let nothing more pass. False when it is none of them. */
-  async #setAside(error: IptablesError, signal: AbortSignal): Promise<boolean> {
-    const refused = await findRefused(this.layer, this.#wanted.suspects(), (text) => this.#restore(text, signal));
-    if (refused.length === 0) return false;
-    for (const { chain, index, level, rule, candidates } of refused) {
-      const standIn = candidates[level];
-      if (standIn !== undefined)
-        this.#refusals.tell(refusedRule(this.#describe({ chain, index }), rule, standIn), error);
+  /**
+   * Finds the rules that the kernel rejects, and replaces them with fallbacks.
+   * @returns false if no such rule was found
+   */
+  async #replaceRejected(error: IptablesError, signal: AbortSignal): Promise<boolean> {
+    const probe = new ProbeChain(this.tableName, (text) => this.#restore(text, signal));
+    const rejected = await findRejectedRules(this.#chains.suspects(), probe);
+    if (rejected.length === 0) return false;
+    for (const { suspect, level } of rejected) {
+      const fallback = suspect.fallbacks[level];
+      if (fallback === undefined) continue;
+      this.#rejectionLog.report(describeRejectedRule(this.#formatLocation(suspect), suspect.rule, fallback), error);
     }
-    this.#retryAt = performance.now() + (this.#options.refusedRetryMs ?? REFUSED_RETRY_MS);
-    this.#wanted.putAside(refused.map(({ chain, index, first, level }) => ({ chain, index, level: first + level })));
+    this.#retryAtMs = performance.now() + (this.#options.rejectedRetryMs ?? REJECTED_RETRY_MS);
+    this.#chains.desired.useFallbacks(
+      rejected.map(({ suspect: { chain, index, firstLevel }, level }) => ({
+        chain,
+        index,
+        level: firstLevel + level,
+      })),
+    );
     return true;
   }
 
-  /** What the kernel does not take. */
-  refused(): readonly Refused[] {
-    const version = this.#wanted.asideVersion;
-    if (this.#listed?.version !== version) {
-      const found = this.#wanted.replaced();
-      const refused = found.map(({ at, rule, standIn }) => refusedRule(this.#describe(at), rule, standIn));
-      this.#listed = { version, refused: this.#refusals.explained(refused) };
+  /** The rules that the kernel rejects. */
+  rejected(): readonly RejectedItem[] {
+    const { desired } = this.#chains;
+    const version = desired.fallbackVersion;
+    if (this.#cachedList?.version !== version) {
+      const items = desired.activeFallbacks().flatMap((position) => {
+        const found = desired.isNeeded(position.chain) ? desired.ruleAt(position) : undefined;
+        if (found?.fallback === undefined) return [];
+        return [describeRejectedRule(this.#formatLocation(position), found.rule, found.fallback)];
+      });
+      this.#cachedList = { version, items: this.#rejectionLog.withErrors(items) };
     }
-    return this.#listed.refused;
+    return this.#cachedList.items;
   }
 
-  #describe({ chain, index }: RuleAt): string {
-    return `${this.version === 4 ? "iptables" : "ip6tables"} ${this.layer} ${chain}, number ${index + 1}`;
+  /** `iptables filter cali-INPUT rule 3` */
+  #formatLocation({ chain, index }: RulePosition): string {
+    return `${this.version === 4 ? "iptables" : "ip6tables"} ${this.tableName} ${chain} rule ${index + 1}`;
   }
 
-  #retryRefused(): void {
-    if (performance.now() < this.#retryAt) return;
-    this.#retryAt = Number.POSITIVE_INFINITY;
-    this.#wanted.takeBack();
+  #retryRejected(): void {
+    if (performance.now() < this.#retryAtMs) return;
+    this.#retryAtMs = Number.POSITIVE_INFINITY;
+    this.#chains.desired.clearRuleFallbacks();
   }
 
-  /** @param names of the chains that may differ; all when not given */
+  /** @param names the chains that may differ; by default all */
   #difference(actual: ReadonlyMap<string, readonly SavedRule[]>, names?: ReadonlySet<string>): ChainDelta {
     const delta: ChainDelta = { create: [], change: [], delete: [], hooks: [] };
-    for (const wanted of this.#wanted.needed(names)) {
-      const rules = actual.get(wanted.name);
-      if (rules === undefined) delta.create.push(wanted);
+    for (const desired of this.#chains.needed(names)) {
+      const rules = actual.get(desired.name);
+      if (rules === undefined) delta.create.push(desired);
       else {
         const hashes = rules.map((rule) => rule.hash ?? "");
-        if (!sameList(hashes, wanted.hashes)) delta.change.push({ chain: wanted, actual: hashes });
+        if (!listsEqual(hashes, desired.hashes)) delta.change.push({ chain: desired, actual: hashes });
       }
     }
     for (const name of names ?? actual.keys())
-      if (actual.has(name) && isOwnedChain(name) && !this.#wanted.isNeeded(name)) delta.delete.push(name);
-    for (const kernelChain of KERNEL_CHAINS[this.layer]) {
+      if (actual.has(name) && isOwnedChain(name) && !this.#chains.desired.isNeeded(name)) delta.delete.push(name);
+    for (const kernelChain of KERNEL_CHAINS[this.tableName]) {
       const found = hookDelta({
         kernelChain,
         actual: actual.get(kernelChain) ?? [],
-        insert: this.#wanted.hook(kernelChain, "insert"),
-        append: this.#wanted.hook(kernelChain, "append"),
+        insert: this.#chains.hook(kernelChain, "insert"),
+        append: this.#chains.hook(kernelChain, "append"),
         mode: this.#options.insertMode,
       });
       if (found !== undefined) delta.hooks.push(found);
@@ -302,15 +335,15 @@ export class IptablesTable implements LayerTable, Reconciler {
     return delta;
   }
 
-  /** After a write: what we wrote is what is there, until someone looks. */
+  /** Records the written chains as the kernel state. */
   #adopt(actual: Map<string, SavedRule[]>, delta: ChainDelta): void {
     for (const written of [...delta.create, ...delta.change.map(({ chain: changed }) => changed)])
       actual.set(
         written.name,
-        written.hashes.map((hash) => ({ hash, isOurs: true, line: "" })),
+        written.hashes.map((hash) => ({ hash, isOwned: true, line: "" })),
       );
     for (const name of delta.delete) actual.delete(name);
-    // Where our rules stand among others' in the kernel's chains, only reading tells.
+    // The positions of owned rules in the kernel's chains are only known after a read.
     if (delta.hooks.length > 0) this.#actual = undefined;
   }
 
@@ -318,7 +351,7 @@ export class IptablesTable implements LayerTable, Reconciler {
     for (let attempt = 0; ; attempt++) {
       const started = performance.now();
       try {
-        const text = await this.#options.store.save(this.layer, signal);
+        const text = await this.#options.store.save(this.tableName, signal);
         this.#options.onCall?.("save", true, 0);
         this.#recheck.read(performance.now() - started);
         return parseSave(text, this.#options.oldRule);
@@ -327,19 +360,19 @@ export class IptablesTable implements LayerTable, Reconciler {
         if (signal.aborted) throw error;
         if (attempt + 1 >= READ_ATTEMPTS)
           throw new FatalDataplaneError(`${this.name} cannot be read`, { cause: error });
-        this.#log.warn("iptables-save failed; trying again", { error: describeError(error), attempt });
+        this.#log.warn("iptables-save failed; retrying", { error: describeError(error), attempt });
         await delay(100 * 2 ** attempt, signal);
       }
     }
   }
 
   #outcome(): ApplyOutcome {
-    if (!this.#wanted.hasAside) this.#refusals.settled();
-    const retryInMs = Math.max(0, this.#retryAt - performance.now());
+    if (!this.#chains.desired.hasFallbacks) this.#rejectionLog.reportResolved();
+    const retryInMs = Math.max(0, this.#retryAtMs - performance.now());
     const againInMs = Math.min(this.#recheck.dueInMs() ?? Number.POSITIVE_INFINITY, retryInMs);
     return againInMs === Number.POSITIVE_INFINITY ? {} : { againInMs };
   }
 }
 
-/** Said of what was asked for, and not of the moment. */
-const isRefusal = (error: unknown): error is IptablesError => error instanceof IptablesError && !error.isPassing;
+/** True if the error depends on the rules. */
+const isRejection = (error: unknown): error is IptablesError => error instanceof IptablesError && !error.isTransient;

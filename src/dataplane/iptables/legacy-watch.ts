@@ -1,39 +1,41 @@
-// Notices within a second that somebody else wrote to a legacy table: of such a write the kernel tells nobody, and until
-// our rules are back nothing is denied. A table knows its outline (`kernel/legacy-tables.ts`) as it was when it was last
-// read or written by us; another one is somebody's doing. What was changed is found by reading the table, as ever; a
-// change that leaves the outline as it is waits for the next planned look.
+// Detects within a second that another program wrote to a legacy iptables table. The kernel sends no event about such a
+// write, and until the rules are restored no packet is dropped by policy.
+//
+// A table remembers its fingerprint (kernel/netfilter/legacy-tables.ts) after each read or write of calico-ts. If the
+// fingerprint differs, the table is read again. A change that does not affect the fingerprint is found by the next regular
+// read.
 
 export interface WatchedTable {
-  /** Somebody else wrote since we last read or wrote. */
+  /** True if another program wrote since calico-ts last read or wrote the table. */
   readonly isOverwritten: boolean;
-  /** How long it takes to read. */
+  /** The duration of a read. */
   readonly readMs: number;
   queueResync(): void;
 }
 
 export interface LegacyWatchOptions {
   readonly tables: readonly WatchedTable[];
-  /** Tables were changed: look and write again. */
+  /** Called if tables were overwritten. */
   readonly onChange: () => void;
-  readonly now?: () => number;
+  readonly nowMs?: () => number;
 }
 
-/** Others write often (services come and go): reading shall take no more than this part of the time. */
-const READING_SHARE = 1 / 20;
+/** Other programs write often, for example kube-proxy. Reading takes at most this share of the time. */
+const MAX_READ_SHARE = 1 / 20;
 
 export class LegacyWatch {
   readonly #options: LegacyWatchOptions;
-  readonly #mayLookAt = new Map<WatchedTable, number>();
+  readonly #nextReadMs = new Map<WatchedTable, number>();
 
   constructor(options: LegacyWatchOptions) {
     this.#options = options;
   }
 
   check(): void {
-    const { tables, onChange, now = () => performance.now() } = this.#options;
-    const changed = tables.filter((table) => table.isOverwritten && now() >= (this.#mayLookAt.get(table) ?? 0));
+    const { tables, onChange, nowMs = () => performance.now() } = this.#options;
+    const changed = tables.filter((table) => table.isOverwritten && nowMs() >= (this.#nextReadMs.get(table) ?? 0));
     for (const table of changed) {
-      this.#mayLookAt.set(table, now() + table.readMs / READING_SHARE);
+      this.#nextReadMs.set(table, nowMs() + table.readMs / MAX_READ_SHARE);
       table.queueResync();
     }
     if (changed.length > 0) onChange();

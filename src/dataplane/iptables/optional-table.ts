@@ -1,6 +1,6 @@
-// A table that the node works without: if it cannot be written, one warning is logged and the write is retried later.
-import { describeError, type Logger } from "../../lib/log.ts";
-import { type ApplyOutcome, FatalDataplaneError, type Reconciler } from "../manager.ts";
+// Wraps a table that the node works without: if it cannot be written, one warning is logged and the write is retried later.
+import { describeError, type Logger } from "../../lib/log/log.ts";
+import { type ApplyOutcome, FatalDataplaneError, type Reconciler } from "../loop/manager.ts";
 
 const RETRY_MS = 60_000;
 
@@ -9,7 +9,7 @@ export class OptionalTable implements Reconciler {
   readonly #table: Reconciler;
   readonly #log: Logger;
   #isFailureLogged = false;
-  #retryAt = 0;
+  #retryAtMs = 0;
 
   constructor(table: Reconciler, logger: Logger) {
     this.name = table.name;
@@ -23,7 +23,7 @@ export class OptionalTable implements Reconciler {
 
   async apply(signal: AbortSignal): Promise<ApplyOutcome> {
     const now = performance.now();
-    if (now < this.#retryAt) return { againInMs: this.#retryAt - now };
+    if (now < this.#retryAtMs) return { againInMs: this.#retryAtMs - now };
     try {
       const outcome = await this.#table.apply(signal);
       this.#isFailureLogged = false;
@@ -36,7 +36,7 @@ export class OptionalTable implements Reconciler {
           error: describeError(error.cause ?? error),
         });
       this.#isFailureLogged = true;
-      this.#retryAt = performance.now() + RETRY_MS;
+      this.#retryAtMs = performance.now() + RETRY_MS;
       return { againInMs: RETRY_MS };
     }
   }

@@ -1,40 +1,40 @@
-// Differences between wanted and actual chains as input for `iptables-restore --noflush`.
+// Renders the differences between desired and actual chains as input for `iptables-restore --noflush`.
 import type { IptablesTable, IptablesVariant } from "../../kernel/index.ts";
 import { hashComment } from "./rule-hash.ts";
 import type { SavedRule } from "./save-text.ts";
 
-/** A chain as iptables holds it. */
+/** The rules of a chain, as iptables arguments. */
 export interface WrittenChain {
   readonly name: string;
-  /** Each rule behind its hash comment. */
+  /** The text of each rule after its hash comment. */
   readonly texts: readonly string[];
   readonly hashes: readonly string[];
-  readonly targets: ReadonlySet<string>;
 }
 
 export interface ChainDelta {
   readonly create: WrittenChain[];
   readonly change: { readonly chain: WrittenChain; readonly actual: readonly string[] }[];
   readonly delete: string[];
-  /** Lines for the kernel's chains. */
+  /** Lines that change the kernel's chains. */
   readonly hooks: (readonly string[])[];
 }
 
-/** The legacy tools find a rule by counting from the start of the chain: to replace 80,000 single rules takes 10 s. */
-const MOST_REPLACED = 1000;
+/** iptables-legacy searches a rule from the start of its chain: replacing 80,000 single rules takes 10 s. */
+const MAX_REPLACED = 1000;
 
 /**
- * One text per transaction; none when nothing differs. With the legacy tools single rules are replaced, unless there are
- * many of them, so that unchanged ones keep their counters; the nft variant loses the position when rules are replaced and deleted in one go, so it rewrites
- * changed chains, and deletes chains in a second transaction.
+ * Returns one text per transaction; none if nothing differs.
+ * - With legacy iptables, single rules are replaced, so that unchanged rules keep their counters, unless there are many.
+ * - iptables-nft computes wrong positions if rules are replaced and deleted in one transaction. Therefore changed chains are
+ *   rewritten, and chains are deleted in a second transaction.
  */
 export function restoreText(table: IptablesTable, delta: ChainDelta, variant: IptablesVariant): string[] {
   const lines: string[] = [];
   const deletions: string[] = [];
-  const rewritten = new Set(delta.change.filter((change) => variant === "nft" || countChanges(change) > MOST_REPLACED));
+  const rewritten = new Set(delta.change.filter((change) => variant === "nft" || countChanges(change) > MAX_REPLACED));
   for (const { name } of delta.create) lines.push(declare(name));
   for (const { chain } of rewritten) lines.push(declare(chain.name));
-  // A chain to delete is emptied first: others that go with it may be what it leads to.
+  // Chains to delete are flushed first, because they may have jumps to other chains to delete.
   for (const name of delta.delete) lines.push(declare(name));
   for (const chain of delta.create) appendAll(lines, chain);
   for (const { chain } of rewritten) appendAll(lines, chain);
@@ -45,7 +45,7 @@ export function restoreText(table: IptablesTable, delta: ChainDelta, variant: Ip
   return transactions.filter((t) => t.length > 0).map((t) => `*${table}\n${t.join("\n")}\nCOMMIT\n`);
 }
 
-/** Creates the chain, or empties it. */
+/** Creates the chain, or flushes it. */
 const declare = (name: string): string => `:${name} - -`;
 
 function ruleSpec(chain: WrittenChain, i: number): string {
@@ -66,15 +66,15 @@ function countChanges({ chain, actual }: ChainDelta["change"][number]): number {
 }
 
 function edit(lines: string[], chain: WrittenChain, actual: readonly string[]): void {
-  const wanted = chain.hashes.length;
-  for (let i = 0; i < wanted; i++) {
+  const desired = chain.hashes.length;
+  for (let i = 0; i < desired; i++) {
     if (i >= actual.length) lines.push(`-A ${chain.name} ${ruleSpec(chain, i)}`);
     else if (actual[i] !== chain.hashes[i]) lines.push(`-R ${chain.name} ${i + 1} ${ruleSpec(chain, i)}`);
   }
-  for (let i = wanted; i < actual.length; i++) lines.push(`-D ${chain.name} ${wanted + 1}`);
+  for (let i = desired; i < actual.length; i++) lines.push(`-D ${chain.name} ${desired + 1}`);
 }
 
-/** Lines that put our rules of a kernel chain in their place among foreign ones; nothing when they are. */
+/** Returns lines that move owned rules in a kernel chain to their place before or after other rules; undefined if correct. */
 export function hookDelta(of: {
   readonly kernelChain: string;
   readonly actual: readonly SavedRule[];
@@ -82,14 +82,15 @@ export function hookDelta(of: {
   readonly append: WrittenChain | undefined;
   readonly mode: "insert" | "append";
 }): readonly string[] | undefined {
-  const foreign = of.actual.filter((rule) => !rule.isOurs).map(() => "");
+  const foreign = of.actual.filter((rule) => !rule.isOwned).map(() => "");
   const inserted = of.insert?.hashes ?? [];
   const appended = of.append?.hashes ?? [];
-  const wanted = of.mode === "insert" ? [...inserted, ...foreign, ...appended] : [...foreign, ...inserted, ...appended];
-  const found = of.actual.map((rule) => (rule.isOurs ? (rule.hash ?? "old") : ""));
-  if (found.length === wanted.length && found.every((hash, i) => hash === wanted[i])) return undefined;
+  const desired =
+    of.mode === "insert" ? [...inserted, ...foreign, ...appended] : [...foreign, ...inserted, ...appended];
+  const found = of.actual.map((rule) => (rule.isOwned ? (rule.hash ?? "old") : ""));
+  if (found.length === desired.length && found.every((hash, i) => hash === desired[i])) return undefined;
 
-  const lines = of.actual.filter((rule) => rule.isOurs).map((rule) => rule.line.replace(/^-A/, "-D"));
+  const lines = of.actual.filter((rule) => rule.isOwned).map((rule) => rule.line.replace(/^-A/, "-D"));
   if (of.insert !== undefined) {
     const { insert } = of;
     if (of.mode === "insert")

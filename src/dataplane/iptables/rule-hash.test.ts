@@ -8,7 +8,7 @@ const config = plainConfig();
 const hashesOf = (name: string, rules: RuleChain["rules"], seed = name): string[] =>
   ruleHashes(seed, chainText({ kind: "rules", name, rules }, "filter", config));
 
-test("FD-020 the hashes are the ones the original writes for the same rules", () => {
+test("FD-020 the hashes are equal to those of Calico for the same rules", () => {
   expect(hashesOf("PREROUTING", [{ action: jump("cali-PREROUTING") }])).toEqual(["6gwbT8clXdHdC1b1"]);
   const forward = filterHooks(config).append.get("FORWARD") ?? [];
   expect(hashesOf("FORWARD", forward, appendsName("FORWARD"))).toEqual(["S93hcgKJrXEqnTfs", "mp77cMpurHhyjLrM"]);
@@ -16,7 +16,7 @@ test("FD-020 the hashes are the ones the original writes for the same rules", ()
   expect(hashesOf("cali-from-wl-dispatch", [unknown])).toEqual(["zTj6P0TIgYvgz-md"]);
 });
 
-test("FD-020 a rule's hash says chain, place and everything before it, and nothing after it", () => {
+test("FD-020 the hash of a rule depends on its chain, position and all previous rules, and not on later rules", () => {
   const [a, b, c] = ["a", "b", "c"].map((target) => ({ action: jump(target) }));
   if (a === undefined || b === undefined || c === undefined) throw new Error("three rules");
   const before = hashesOf("cali-x", [a, b, c]);

@@ -1,10 +1,10 @@
-// Every rule of ours begins with a comment that names its content and its place: a hash over the chain's name, all
-// rules before it, and itself. Reading the hashes back tells whether a chain is as we wrote it.
+// Computes the hash in the comment of each rule, exactly as Calico does. It covers the name of the chain, all previous rules
+// and the rule itself, so the hashes show whether a chain is unchanged.
 import { createHash } from "node:crypto";
 
 const HASH_LENGTH = 16;
 
-/** The hash of each rule text of the chain, in order. */
+/** Returns the hashes of the rules of a chain, in order. */
 export function ruleHashes(chainName: string, texts: readonly string[]): string[] {
   let state: Buffer = createHash("sha224").update(chainName).digest();
   return texts.map((text) => {
@@ -14,7 +14,7 @@ export function ruleHashes(chainName: string, texts: readonly string[]): string[
   });
 }
 
-/** Rules kept at the end of a kernel chain are hashed as if their chain had this name. */
+/** The chain name in hashes of rules that are appended to a kernel chain. */
 export const appendsName = (chainName: string): string => `${chainName}*appends*`;
 
 export const hashComment = (hash: string): string => `-m comment --comment "cali:${hash}"`;

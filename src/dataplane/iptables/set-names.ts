@@ -1,8 +1,8 @@
-// Names of IP sets in the kernel: which of ours are there, and what a set is called that cannot have its own name yet.
-import type { IpVersion } from "../../lib/ip.ts";
+// Keeps the names of IP sets in the kernel that calico-ts owns, and generates temporary and alternate names.
+import type { IpVersion } from "../../lib/ip/ip.ts";
 
 export class SetNames {
-  /** Names of ours in the kernel. */
+  /** Owned names that exist in the kernel. */
   readonly present = new Set<string>();
   readonly #version: IpVersion;
   #temporary = 0;
@@ -11,13 +11,13 @@ export class SetNames {
     this.#version = version;
   }
 
-  /** What the kernel has; others' names are not remembered. */
+  /** Records the names in the kernel. Names of other programs are ignored. */
   found(names: Iterable<string>): void {
     this.present.clear();
-    for (const name of names) if (this.#isOurs(name)) this.present.add(name);
+    for (const name of names) if (this.#isOwned(name)) this.present.add(name);
   }
 
-  #isOurs(name: string): boolean {
+  #isOwned(name: string): boolean {
     const version = this.#version;
     if (name.startsWith(`cali${version}`) || name.startsWith(`felix-${version}`)) return true;
     return version === 4 && (name === "felix-masq-ipam-pools" || name === "felix-all-ipam-pools");
@@ -30,8 +30,8 @@ export class SetNames {
     }
   }
 
-  /** The same after every restart, so that nothing is written again; a numbered one where that too is another's. */
-  standIn({ name, ownName }: { readonly name: string; readonly ownName: string }): string {
+  /** Returns the same name after a restart, so that the set is found again; a numbered one if that name is used too. */
+  alternateName({ name, ownName }: { readonly name: string; readonly ownName: string }): string {
     return name === ownName ? `cali${this.#version}t${ownName.slice("cali40".length)}` : this.temporary();
   }
 }

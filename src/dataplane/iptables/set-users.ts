@@ -1,24 +1,24 @@
-// Which rules in the kernel name an IP set: what to delete so that the set can go.
+// Finds the rules that use an IP set. They must be deleted before the set can be deleted.
 import type { IptablesStore } from "../../kernel/index.ts";
-import { LAYERS } from "../rules/rule.ts";
+import { TABLE_NAMES } from "../rules/rule.ts";
 
-const MOST = 5;
+const MAX_RULES = 5;
 
-/** Commands that would add the rules that name the set, at most a handful. */
-export async function rulesNaming(
+/** Returns at most five rules, as the commands that would add them. */
+export async function rulesUsing(
   set: string,
   stores: readonly IptablesStore[],
   signal: AbortSignal,
 ): Promise<string[]> {
   const found: string[] = [];
   for (const store of stores)
-    for (const layer of LAYERS) {
+    for (const tableName of TABLE_NAMES) {
       const tool = `${store.family === 4 ? "iptables" : "ip6tables"}-${store.variant}`;
-      const text = await store.save(layer, signal).catch(() => "");
+      const text = await store.save(tableName, signal).catch(() => "");
       for (const line of text.split("\n"))
         if (line.startsWith("-A ") && /--(match|add|del|map)-set /.test(line) && line.split(" ").includes(set))
-          found.push(`${tool} -t ${layer} ${line}`);
-      if (found.length >= MOST) return found.slice(0, MOST);
+          found.push(`${tool} -t ${tableName} ${line}`);
+      if (found.length >= MAX_RULES) return found.slice(0, MAX_RULES);
     }
   return found;
 }

@@ -1,31 +1,31 @@
-// IP sets that nobody wants any more, until they are gone: a few in every round, and one that rules still hold ever more
-// rarely. Whose rules those are is told once.
+// Deletes IP sets that are not desired any more, a few in each round. A set that is still used by rules is tried again at
+// growing intervals, and the rules are logged once.
 import { hasErrno, type IpsetStore } from "../../kernel/index.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
-import type { ApplyOutcome } from "../manager.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
+import type { ApplyOutcome } from "../loop/manager.ts";
 
 export interface SurplusSetsOptions {
   readonly store: Pick<IpsetStore, "apply">;
   readonly logger: Logger;
   readonly onCall?: (ok: boolean, lines: number) => void;
-  readonly onGone: (name: string) => void;
-  /** Rules in the kernel that name the set, in words. */
-  readonly whoUses?: (name: string, signal: AbortSignal) => Promise<readonly string[]>;
-  /** What our rules do while others hold the set, in words. */
+  readonly onDeleted: (name: string) => void;
+  /** Returns the rules in the kernel that use the set, as text. */
+  readonly findUsers?: (name: string, signal: AbortSignal) => Promise<readonly string[]>;
+  /** Describes what the rules of calico-ts do while the set is used by others. */
   readonly meanwhile: (name: string) => string;
 }
 
 const DELETIONS_PER_ROUND = 10;
 const MORE_DELETIONS_MS = 100;
-/** The kernel lets go of what deleted rules used a moment after them; a foreign rule may hold a set for ever. */
+/** The kernel releases the sets of deleted rules after a short time. Rules of other programs may use a set forever. */
 const IN_USE_MS = { first: 100, last: 180_000 };
-/** So often a set that is still held is nobody's but the kernel's own slowness. */
-const PATIENT_TRIES = 4;
+/** After this many attempts, rules of other programs are assumed to use the set. */
+const ATTEMPTS_BEFORE_LOG = 4;
 
 export class SurplusSets {
   readonly #options: SurplusSetsOptions;
   readonly #names = new Set<string>();
-  /** Of those, the ones some rule still matches by, and how often that was found. */
+  /** Number of failed deletions of sets that are in use. */
   readonly #inUse = new Map<string, number>();
   #inUseMs = IN_USE_MS.first;
 
@@ -41,26 +41,26 @@ export class SurplusSets {
     this.#names.add(name);
   }
 
-  /** The set is wanted again. */
+  /** Must be called if a set is desired again. */
   keep(name: string): void {
     this.#names.delete(name);
     this.#inUse.delete(name);
   }
 
   async apply(signal: AbortSignal): Promise<ApplyOutcome> {
-    let held = 0;
+    let inUse = 0;
     for (const name of [...this.#names].slice(0, DELETIONS_PER_ROUND)) {
       this.#names.delete(name);
       if (this.#destroy(name)) {
-        this.#options.onGone(name);
+        this.#options.onDeleted(name);
         continue;
       }
-      this.#names.add(name); // behind the others
-      held++;
-      if (this.#inUse.get(name) === PATIENT_TRIES) await this.#tellWhoUses(name, signal);
+      this.#names.add(name); // as the last one
+      inUse++;
+      if (this.#inUse.get(name) === ATTEMPTS_BEFORE_LOG) await this.#logUsers(name, signal);
     }
     if (this.#names.size > this.#inUse.size) return { againInMs: MORE_DELETIONS_MS };
-    if (held === 0) {
+    if (inUse === 0) {
       this.#inUseMs = IN_USE_MS.first;
       return {};
     }
@@ -78,7 +78,7 @@ export class SurplusSets {
       if (!hasErrno(error, "ENOENT")) {
         const tries = (this.#inUse.get(name) ?? 0) + 1;
         this.#inUse.set(name, tries);
-        logger[tries === 1 ? "warn" : "debug"]("an unused IP set could not be deleted; trying again", {
+        logger[tries === 1 ? "warn" : "debug"]("deleting an unused IP set failed; retrying", {
           set: name,
           error: describeError(error),
         });
@@ -89,13 +89,13 @@ export class SurplusSets {
     return true;
   }
 
-  async #tellWhoUses(name: string, signal: AbortSignal): Promise<void> {
-    const { logger, whoUses, meanwhile } = this.#options;
-    const rules = await whoUses?.(name, signal).catch(() => undefined);
+  async #logUsers(name: string, signal: AbortSignal): Promise<void> {
+    const { logger, findUsers, meanwhile } = this.#options;
+    const rules = await findUsers?.(name, signal).catch(() => undefined);
     if (rules === undefined) return;
-    logger.warn("rules that are not ours hold an IP set of ours; delete them", {
+    logger.warn("rules of other programs use an IP set that must be deleted; delete these rules", {
       set: name,
-      rules: rules.length > 0 ? rules.join("; ") : "none that iptables shows: look for a set of sets or a tc filter",
+      rules: rules.length > 0 ? rules.join("; ") : "none found in iptables; check list:set sets and tc filters",
       meanwhile: meanwhile(name),
     });
   }

@@ -1,9 +1,8 @@
-// The host answers ARP for everybody (proxy ARP), and might answer a workload that asks whether its own address is
-// taken: the workload would then not use it. What says "that address is mine" to the very workload it belongs to is
-// dropped on the way out.
-import { cidrAddress } from "../../lib/ip.ts";
-import type { Manager } from "../manager.ts";
-import type { LayerTable } from "../rules/layer-table.ts";
+// Drops ARP replies of the host to a workload for the workload's own address. The host replies to all ARP requests (proxy
+// ARP). A workload that checks whether its address is in use would receive such a reply, and not use the address.
+import { cidrAddress } from "../../lib/ip/ip.ts";
+import type { Manager } from "../loop/manager.ts";
+import type { RuleTable } from "../rules/rule-table.ts";
 import type { ChainNames } from "../rules/names.ts";
 import { chain, drop, jump, outInterface, type Rule } from "../rules/rule.ts";
 import type { EndpointRegistry } from "./endpoint-registry.ts";
@@ -12,23 +11,23 @@ const DISPATCH = "cali-arp-dispatch";
 
 export class ArpRules implements Manager {
   readonly name = "ARP suppression";
-  readonly #table: LayerTable;
+  readonly #table: RuleTable;
   readonly #names: ChainNames;
   readonly #registry: EndpointRegistry;
   readonly #dirty: Set<string>;
   readonly #targets = new Map<string, string>();
 
-  /** @param table of the family that sees ARP */
-  constructor(table: LayerTable, names: ChainNames, registry: EndpointRegistry) {
+  /** @param table the table for ARP packets */
+  constructor(table: RuleTable, names: ChainNames, registry: EndpointRegistry) {
     this.#table = table;
     this.#names = names;
     this.#registry = registry;
     this.#dirty = registry.watchWorkloads();
-    table.setHook("OUTPUT", "insert", [{ action: jump(DISPATCH), ifRefused: "leaveOut" }]);
+    table.setHook("OUTPUT", "insert", [{ action: jump(DISPATCH), ifRejected: "omit" }]);
     this.#applyDispatch();
   }
 
-  onUpdate(): void {} // the registry remembers
+  onUpdate(): void {} // the registry stores the messages
 
   apply(): void {
     if (this.#dirty.size === 0) return;
@@ -49,7 +48,7 @@ export class ArpRules implements Manager {
       (sender): Rule => ({
         match: [outInterface(name), { kind: "arpReply", sender }],
         action: drop,
-        ifRefused: "leaveOut", // without ARP the workload would have nothing at all
+        ifRejected: "omit", // a drop without the match would block all ARP replies
       }),
     );
     this.#table.setChain(chain(chainName, rules));

@@ -1,9 +1,9 @@
-// Bandwidth limits of workloads, in the kernel's queues: a token bucket on the workload's interface for what it
-// receives; what it sends is redirected to a device of its own (ifb), which has a token bucket too.
+// Keeps the bandwidth limits of workloads. Traffic to a workload passes a token bucket on its interface. Traffic from a workload
+// is redirected to an ifb device, which has a token bucket too.
 //
-// Other programs limit interfaces as well (the stock bandwidth plugin of CNI does, in the same way). Felix recognises its own
-// token bucket by the length of its queue (`queueLimit`) and its redirect by the name of the device, and removes nothing else.
-// It does not mark the interface: its alias names the workload that owns it, which the CNI plugin relies on.
+// Other programs, such as the CNI bandwidth plugin, set limits in the same way. Felix recognizes its own token bucket by the
+// length of its queue (`queueLimit`) and its redirect by the name of the device, and removes nothing else. It does not use the
+// alias of the interface for that, because the CNI plugin stores the owner of the interface there.
 import { createHash } from "node:crypto";
 import {
   burstTicks,
@@ -14,17 +14,17 @@ import {
   type TrafficControl,
 } from "../../kernel/index.ts";
 import type { ProtoWorkloadEndpoint } from "../../calc/index.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
-import type { ApplyOutcome, Reconciler } from "../manager.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
+import type { ApplyOutcome, Reconciler } from "../loop/manager.ts";
 import type { EndpointRegistry } from "./endpoint-registry.ts";
 
 export const REDIRECT_PREFIX = "bwcali";
 const NAME_LENGTH = 15;
-/** How long a packet may wait for its turn, beside the burst. */
+/** The maximum delay of a packet, in addition to the burst. */
 const LATENCY_SECONDS = 0.025;
 const DEFAULT_BURST_BITS = 4_294_967_296;
 /** One full Ethernet frame. */
-const LEAST_BURST_BYTES = 1514;
+const MIN_BURST_BYTES = 1514;
 const MAX_U32 = 0xffff_ffff;
 const RETRY_MS = 10_000;
 
@@ -43,8 +43,8 @@ interface Limits {
 }
 
 /**
- * The device that receives what a workload sends.
- * @param attempt counts the names that other workloads have already; Calico uses the first name and shares a device then
+ * Returns the name of the ifb device of a workload.
+ * @param attempt 0, or higher if other workloads already use the names before. (Calico uses the first name, and shares the device.)
  */
 export const redirectDeviceName = (interfaceName: string, attempt = 0): string => {
   const text = attempt === 0 ? interfaceName : `${interfaceName} ${attempt}`;
@@ -55,13 +55,13 @@ export class BandwidthLimits implements Reconciler {
   readonly name = "bandwidth limits";
   readonly #deps: BandwidthDeps;
   readonly #dirty: Set<string>;
-  /** Interfaces we limit. */
+  /** Interfaces with limits of calico-ts. */
   readonly #limited = new Set<string>();
-  /** The redirect devices in use, by workload interface and the other way round. */
+  /** The ifb devices by workload interface, and the reverse. */
   readonly #deviceOf = new Map<string, string>();
   readonly #ownerOf = new Map<string, string>();
   readonly #failing = new Set<string>();
-  /** Set before and only looked at again. */
+  /** Interfaces that are only checked: any difference is due to another program. */
   readonly #rechecked = new Set<string>();
   #needsRead = true;
   #hasRead = false;
@@ -76,24 +76,24 @@ export class BandwidthLimits implements Reconciler {
   }
 
   apply(): ApplyOutcome {
-    if (this.#needsRead) this.#findOurs();
+    if (this.#needsRead) this.#readKernel();
     const failed: string[] = [];
     for (const name of this.#dirty) {
       if (!this.#limited.has(name) && !this.#has(name)) continue;
       try {
         const isChanged = this.#applyTo(name);
         if (isChanged && this.#rechecked.has(name))
-          this.#deps.logger.warn("somebody changed a bandwidth limit of ours; repaired", { interface: name });
+          this.#deps.logger.warn("another program changed a bandwidth limit; restored it", { interface: name });
         this.#failing.delete(name);
       } catch (error) {
-        // Gone meanwhile: its next state brings us back. A kernel without token buckets says the same of the queue.
+        // ENOENT may mean that the interface was deleted, or that the kernel has no token buckets.
         if (hasErrno(error, "ENODEV", "ENOENT") && this.#deps.links.get(name) === undefined) continue;
         failed.push(name);
-        if (this.#failing.has(name)) continue; // said before
+        if (this.#failing.has(name)) continue; // already logged
         this.#failing.add(name);
-        this.#deps.logger.warn("bandwidth limit could not be set; the workload goes without it; trying again", {
+        this.#deps.logger.warn("setting a bandwidth limit failed; retrying", {
           interface: name,
-          setting: "ingressBandwidth, egressBandwidth of its QoS annotations (the kernel's sch_tbf, ifb, act_mirred)",
+          setting: "ingressBandwidth, egressBandwidth of QoS annotations (sch_tbf, ifb, act_mirred)",
           error: describeError(error),
         });
       }
@@ -105,16 +105,16 @@ export class BandwidthLimits implements Reconciler {
   }
 
   #has(name: string): boolean {
-    return Object.keys(this.#wanted(name)).length > 0;
+    return Object.keys(this.#desired(name)).length > 0;
   }
 
-  #wanted(name: string): Limits {
+  #desired(name: string): Limits {
     const workload = this.#deps.registry.activeWorkloads.get(name);
     return workload?.endpoint.state === "active" ? limitsOf(workload.endpoint.qosControls) : {};
   }
 
-  /** What an earlier run of ours left, also where no workload is any more; and what others changed. */
-  #findOurs(): void {
+  /** Finds limits of an earlier run, also of deleted workloads, and changes by other programs. */
+  #readKernel(): void {
     const links = new Map(this.#deps.links.list().map((link) => [link.name, link]));
     this.#findOwners(links);
     const { buckets } = this.#deps.control.limitedLinks();
@@ -122,7 +122,7 @@ export class BandwidthLimits implements Reconciler {
     for (const name of this.#deps.registry.activeWorkloads.keys()) {
       const device = this.#device(name);
       devices.add(device);
-      if (isOurs(buckets.get(links.get(name)?.index ?? 0)) || links.has(device)) this.#limited.add(name);
+      if (isOwned(buckets.get(links.get(name)?.index ?? 0)) || links.has(device)) this.#limited.add(name);
       if (this.#hasRead && this.#limited.has(name) && !this.#dirty.has(name)) this.#rechecked.add(name);
       this.#dirty.add(name);
     }
@@ -147,7 +147,7 @@ export class BandwidthLimits implements Reconciler {
     }
   }
 
-  /** The workload's device, or the name that it would get: the first that no other workload has. */
+  /** Returns the name of the workload's device: its current one, or the first name that no other workload uses. */
   #device(name: string): string {
     const claimed = this.#deviceOf.get(name);
     if (claimed !== undefined) return claimed;
@@ -169,14 +169,14 @@ export class BandwidthLimits implements Reconciler {
     this.#deviceOf.delete(name);
   }
 
-  /** @returns whether anything had to be written */
+  /** @returns true if anything was written */
   #applyTo(name: string): boolean {
     const { control, links } = this.#deps;
-    const wanted = this.#wanted(name);
+    const desired = this.#desired(name);
     const link = links.get(name);
     const device = links.get(this.#device(name));
     if (link === undefined) {
-      // The interface took its queues along; the device stayed.
+      // The queues were deleted with the interface, but the device still exists.
       if (device !== undefined) this.#delete(device.index);
       this.#disclaim(name);
       this.#limited.delete(name);
@@ -185,19 +185,19 @@ export class BandwidthLimits implements Reconciler {
     this.#limited.add(name);
     let isChanged = false;
     const bucket = control.tokenBucket(link.index);
-    if (wanted.ingress !== undefined) {
-      if (!sameBucket(bucket, wanted.ingress)) {
-        control.setTokenBucket(link.index, wanted.ingress);
+    if (desired.ingress !== undefined) {
+      if (!sameBucket(bucket, desired.ingress)) {
+        control.setTokenBucket(link.index, desired.ingress);
         isChanged = true;
       }
-    } else if (isOurs(bucket)) control.deleteTokenBucket(link.index);
-    if (wanted.egress !== undefined) isChanged = this.#redirect(link, device, wanted.egress) || isChanged;
+    } else if (isOwned(bucket)) control.deleteTokenBucket(link.index);
+    if (desired.egress !== undefined) isChanged = this.#redirect(link, device, desired.egress) || isChanged;
     else if (device !== undefined) {
       if (control.ingressRedirect(link.index) === device.index) control.deleteIngress(link.index);
       this.#delete(device.index);
     }
-    if (wanted.egress === undefined) this.#disclaim(name);
-    if (wanted.ingress === undefined && wanted.egress === undefined) this.#limited.delete(name);
+    if (desired.egress === undefined) this.#disclaim(name);
+    if (desired.ingress === undefined && desired.egress === undefined) this.#limited.delete(name);
     return isChanged;
   }
 
@@ -208,7 +208,7 @@ export class BandwidthLimits implements Reconciler {
     if (found === undefined) {
       this.#deps.links.create({ name, mtu: link.mtu, up: true, type: { kind: "ifb" } });
       const made = this.#deps.links.get(name);
-      if (made === undefined) throw new Error(`device ${name} is gone as soon as it was made`);
+      if (made === undefined) throw new Error(`device ${name} does not exist after its creation`);
       return this.#redirect(link, made, bucket);
     }
     let isChanged = !found.isUp;
@@ -217,7 +217,7 @@ export class BandwidthLimits implements Reconciler {
       control.setTokenBucket(found.index, bucket);
       isChanged = true;
     }
-    // Packets take the detour only once the device lets them pass.
+    // Packets are redirected only after the device is up and limited.
     if (control.ingressRedirect(link.index) === found.index) return isChanged;
     if (control.limitedLinks().ingress.has(link.index)) control.deleteIngress(link.index);
     control.setIngressRedirect(link.index, found.index);
@@ -239,7 +239,7 @@ function limitsOf(qos: ProtoWorkloadEndpoint["qosControls"]): Limits {
   return { ...(ingress === undefined ? {} : { ingress }), ...(egress === undefined ? {} : { egress }) };
 }
 
-/** Rates and burst in bits, the smallest portion of a peak in bytes, as users write them. */
+/** Units as in the annotations: rates and burst in bits, minburst in bytes. */
 function bucketOf(bandwidth = 0, burst = 0, peakrate = 0, minburst = 0): TokenBucket | undefined {
   if (bandwidth <= 0) return undefined;
   const rate = Math.floor(bandwidth / 8);
@@ -253,7 +253,7 @@ function bucketOf(bandwidth = 0, burst = 0, peakrate = 0, minburst = 0): TokenBu
       ? {
           peak: {
             bytesPerSecond: BigInt(peakRate),
-            ticks: burstTicks(peakRate, Math.max(minburst, LEAST_BURST_BYTES)),
+            ticks: burstTicks(peakRate, Math.max(minburst, MIN_BURST_BYTES)),
           },
         }
       : {}),
@@ -261,17 +261,17 @@ function bucketOf(bandwidth = 0, burst = 0, peakrate = 0, minburst = 0): TokenBu
 }
 
 /**
- * Bytes that may wait. Like Calico, this adds the burst in ticks, not in bytes: a shorter queue would drop packets that
- * Calico's does not.
+ * Returns the length of the queue in bytes. As in Calico, the burst is added in ticks, not in bytes: a shorter queue would
+ * drop packets that Calico does not drop.
  */
 const queueLimit = (bytesPerSecond: number, bufferTicks: number): number =>
   Math.min(MAX_U32, Math.floor(bytesPerSecond * LATENCY_SECONDS) + bufferTicks);
 
 /**
- * Whether Felix (calico-ts or Calico) set this token bucket. `tc` and the bandwidth plugin of CNI add the burst in bytes, so
- * their queues have another length, except at 125 Mbit/s, where a byte takes one tick.
+ * True if Felix (calico-ts or Calico) set this token bucket. `tc` and the CNI bandwidth plugin add the burst in bytes, so their
+ * queues have another length, except at 125 Mbit/s, where one byte takes one tick.
  */
-const isOurs = (bucket: TokenBucket | undefined): boolean =>
+const isOwned = (bucket: TokenBucket | undefined): boolean =>
   bucket !== undefined && bucket.limit === queueLimit(Number(bucket.bytesPerSecond), bucket.bufferTicks);
 
 const sameBucket = (a: TokenBucket | undefined, b: TokenBucket): boolean =>

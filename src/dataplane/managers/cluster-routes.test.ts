@@ -1,10 +1,10 @@
 import { expect, test } from "bun:test";
 import { ROUTE_TYPE, type RouteUpdate } from "../../calc/index.ts";
-import { memoryRouteKernel } from "../../kernel/index.ts";
-import type { Cidr, IpAddress, IpVersion } from "../../lib/ip.ts";
-import { silentLogger } from "../../lib/log.ts";
+import { memoryRtnetlink } from "../../kernel/index.ts";
+import type { Cidr, IpAddress, IpVersion } from "../../lib/ip/ip.ts";
+import { silentLogger } from "../../lib/log/log.ts";
 import { createClusterNetwork } from "../cluster-network.ts";
-import type { ManagerMessage } from "../manager.ts";
+import type { ManagerMessage } from "../loop/manager.ts";
 import { mainTableOwnership } from "../routes/ownership.ts";
 import { RouteTable } from "../routes/route-table.ts";
 import { type ClusterRouteKind, ClusterRoutes } from "./cluster-routes.ts";
@@ -19,7 +19,7 @@ const DEVICES: Readonly<Record<ClusterRouteKind, Readonly<Record<IpVersion, stri
 
 /** The node `node-a` in memory, and the routes it has, as `ip route` would say them. */
 function open(kind: ClusterRouteKind, version: IpVersion = 4) {
-  const kernel = memoryRouteKernel();
+  const kernel = memoryRtnetlink();
   const device = DEVICES[kind][version];
   const names = ["eth0", "eth1", ...(device === undefined ? [] : [device])];
   for (const name of names) {
@@ -38,7 +38,7 @@ function open(kind: ClusterRouteKind, version: IpVersion = 4) {
   const protocol = kind === "vxlan" ? 3 : 80;
   const routes = new ClusterRoutes({
     ...{ kind, version, hostname: "node-a", table, registry, exclusiveProtocol: 80 },
-    ...(device === undefined ? {} : { tunnel: { interfaceName: device, mtu: 1450, protocol } }),
+    tunnel: device === undefined ? undefined : { interfaceName: device, mtu: 1450, protocol },
   });
   const addresses = (name: string, ...list: string[]): ManagerMessage => ({
     type: "interfaceAddresses",
@@ -130,42 +130,42 @@ for (const [version, far, near, tunnel, direct] of [
     .replace(isV6 ? "via 2001:db8::11 dev eth0" : "via 192.0.2.11 dev eth0", tunnel.match(/via \S+ dev \S+/)?.[0] ?? "")
     .replace("proto 80 onlink", "proto 3 onlink mtu 1450");
 
-  test(`FD-143 ${id}IPv${version}: straight to a node of our subnet, by the tunnel to others, and all by the tunnel while the way out is unknown`, () => {
+  test(`FD-143 ${id}IPv${version}: routes are direct in the same subnet and use the tunnel otherwise; without a parent interface all use the tunnel`, () => {
     const { send, addresses } = open("vxlan", version);
-    // Neither end is known: nobody could take the packets.
+    // Neither tunnel address is known.
     expect(send(remote(far), remote(near, { sameSubnet: true }))).toEqual([]);
     expect(send(OTHER_END)).toEqual([tunnel, onTunnel].sort());
-    expect(send(OWN_END)).toEqual([tunnel, onTunnel].sort()); // no interface has our address yet
+    expect(send(OWN_END)).toEqual([tunnel, onTunnel].sort()); // no interface has the address of this node yet
     expect(send(addresses("eth0", NODE[version]))).toEqual([tunnel, direct].sort());
     // The node's address moves to another interface: straight routes follow, tunnelled ones stay.
     const moved = [tunnel, direct.replace("eth0", "eth1")].sort();
     expect(send(addresses("eth0"), addresses("eth1", NODE[version]))).toEqual(moved);
-    // The node leaves our subnet.
+    // The node is in another subnet now.
     expect(send(remote(near))).toEqual([tunnel, onTunnel].sort());
     expect(send(remote(near, { sameSubnet: true }))).toEqual(moved);
-    // Its tunnel end goes: only what needs none stays.
+    // Its tunnel address is removed: only direct routes stay.
     expect(send({ type: "vtepRemove", node: "node-b" })).toEqual([direct.replace("eth0", "eth1")]);
   });
 
-  test(`FD-146 ${id}IPv${version}: a block of ours that nobody has an address of leads nowhere, single addresses never do`, () => {
+  test(`FD-146 ${id}IPv${version}: a block of this node gets a blackhole route, single addresses do not`, () => {
     const { send } = open("vxlan", version);
     const [block, single] = isV6 ? ["fd65:1::/122", "fd65:1::7/128"] : ["10.65.1.0/26", "10.65.1.7/32"];
     const blackhole = `blackhole ${block} proto 80`;
     expect(send(own(block), own(single))).toEqual([blackhole]);
     expect(send(own(single, { localWorkload: true }))).toEqual([blackhole]);
-    // The block moves to another node, and goes.
+    // The block moves to another node, and is removed.
     expect(send(OTHER_END, remote(block))).toEqual([
       isV6
         ? `${block} via fd65:2:: dev vxlan-v6.calico proto 3 onlink mtu 1450`
         : `${block} via 10.65.2.0 dev vxlan.calico proto 3 onlink mtu 1450`,
     ]);
     expect(send({ type: "routeRemove", dst: block as Cidr })).toEqual([]);
-    // The workloads' own prefixes are none of this manager's business.
+    // Routes to local workloads are written by another manager.
     expect(send(own(block, { localWorkload: true }))).toEqual([]);
   });
 }
 
-test("FD-144 the two families know nothing of each other's routes", () => {
+test("FD-144 routes of the other family are ignored", () => {
   const { send } = open("vxlan", 6);
   expect(send(OWN_END, OTHER_END, remote("10.65.2.0/26"), own("10.65.1.0/26"))).toEqual([]);
 });
@@ -174,13 +174,13 @@ for (const [version, dst, node] of [
   [4, "10.65.2.0/26", "192.0.2.11"],
   [6, "fd65:2::/122", "2001:db8::11"],
 ] as const)
-  test(`FD-145 IPv${version} without encapsulation: to the node itself, whatever its subnet, once the way out is known`, () => {
+  test(`FD-145 IPv${version} without encapsulation: routes use the node as gateway, in any subnet, when the parent interface is known`, () => {
     const { send, addresses } = open("no-encap", version);
     const plain = { poolType: "no-encap" } as const;
     expect(send(remote(dst, plain))).toEqual([]);
     expect(send(metadata("node-a", `${NODE[4]}/24`, `${NODE[6]}/64`))).toEqual([]);
     expect(send(addresses("eth1", NODE[version]))).toEqual([`${dst} via ${node} dev eth1 proto 80 onlink`]);
-    // Nobody says the node's address with the route: the node's own record does.
+    // The route update has no node address; it is taken from the host metadata.
     expect(send(remote(dst, { ...plain, dstNodeIp: "" as IpAddress }))).toEqual([]);
     const other = version === 4 ? "192.0.2.77" : "2001:db8::77";
     expect(send(metadata("node-b", version === 4 ? other : "", version === 6 ? other : ""))).toEqual([
@@ -192,7 +192,7 @@ for (const [version, dst, node] of [
     expect(send(own(dst, plain))).toEqual([`blackhole ${dst} proto 80`]);
   });
 
-test("FD-141 IPIP: to the node's address by the tunnel, straight inside a subnet, both under our own protocol", () => {
+test("FD-141 IPIP routes use the tunnel with the node as gateway, or are direct in the same subnet, with the exclusive protocol", () => {
   const { send, addresses } = open("ipip");
   const ipip = { poolType: "ipip" } as const;
   send(metadata("node-a", "192.0.2.10/24"), addresses("eth0", NODE[4]));
@@ -202,7 +202,7 @@ test("FD-141 IPIP: to the node's address by the tunnel, straight inside a subnet
   ]);
 });
 
-test("FD-142 a borrowed address that is a tunnel's own end lies on the link, a borrowed workload behind it", () => {
+test("FD-142 a borrowed tunnel address is on the link, a borrowed workload address uses a gateway", () => {
   const { send } = open("vxlan");
   const borrowed = { borrowed: true } as const;
   expect(
@@ -259,8 +259,8 @@ for (const kind of ["vxlan", "ipip", "no-encap"] as const)
     expect(send(own("10.65.2.9/32", borrowed))).toEqual([]);
   });
 
-test("FD-129 who leaves routes to others has the tunnel and its neighbours all the same", () => {
-  const kernel = memoryRouteKernel();
+test("FD-129 with RouteSyncDisabled, the tunnel and its neighbours are written anyway", () => {
+  const kernel = memoryRtnetlink();
   kernel.links.create({ name: "eth0", type: { kind: "dummy" } });
   kernel.links.set("eth0", { up: true });
   const registry = new EndpointRegistry(() => false);
@@ -288,8 +288,8 @@ test("FD-129 who leaves routes to others has the tunnel and its neighbours all t
   for (let round = 0; round < 2; round++) for (const link of links) link.apply(signal);
   const device = kernel.links.get("vxlan.calico");
   expect(kernel.links.get("vxlan-v6.calico")).toBeUndefined();
-  expect(
-    kernel.neighbours.listForwarding(device?.index ?? 0).map(({ mac, destination }) => [mac, destination]),
-  ).toEqual([["66:00:00:00:00:02", "192.0.2.11"]]);
+  expect(kernel.neighbours.listFdb(device?.index ?? 0).map(({ mac, destination }) => [mac, destination])).toEqual([
+    ["66:00:00:00:00:02", "192.0.2.11"],
+  ]);
   expect(kernel.routes.list({ version: 4, table: 254 }).filter(({ protocol }) => protocol === 3)).toEqual([]);
 });

@@ -1,5 +1,5 @@
-// Routes to workloads on other nodes: through a tunnel, straight to the node where one subnet joins us, or nowhere (a
-// blackhole) for the addresses of our own blocks that nobody has.
+// Keeps the routes to workloads on other nodes: through a tunnel, or directly to a node in the same subnet. Blocks of this node
+// get a blackhole route for their unused addresses.
 import { ROUTE_TYPE, type RouteUpdate } from "../../calc/index.ts";
 import {
   addressBits,
@@ -10,10 +10,10 @@ import {
   type IpVersion,
   tryParseAddress,
   tryParseNetwork,
-} from "../../lib/ip.ts";
-import type { Manager, ManagerMessage } from "../manager.ts";
+} from "../../lib/ip/ip.ts";
+import type { Manager, ManagerMessage } from "../loop/manager.ts";
 import type { RouteTable } from "../routes/route-table.ts";
-import type { RouteClass, WantedRoute } from "../routes/wanted-routes.ts";
+import type { RouteClass, DesiredRoute } from "../routes/desired-routes.ts";
 import type { EndpointRegistry } from "./endpoint-registry.ts";
 
 export type ClusterRouteKind = "vxlan" | "ipip" | "no-encap";
@@ -24,9 +24,9 @@ export interface ClusterRoutesOptions {
   readonly hostname: string;
   readonly table: Pick<RouteTable, "set" | "remove">;
   readonly registry: EndpointRegistry;
-  /** The tunnel's device; none without one. */
+  /** Undefined without a tunnel. */
   readonly tunnel?: { readonly interfaceName: string; readonly mtu: number; readonly protocol: number };
-  /** For routes no other program writes. */
+  /** The route protocol that no other program uses. */
   readonly exclusiveProtocol: number;
 }
 
@@ -38,14 +38,14 @@ const CLASSES: Readonly<Record<ClusterRouteKind, { direct: RouteClass; tunnel: R
 
 interface Placed {
   readonly routeClass: RouteClass;
-  readonly route: WantedRoute;
+  readonly route: DesiredRoute;
 }
 
 export class ClusterRoutes implements Manager {
   readonly name: string;
   readonly #options: ClusterRoutesOptions;
   readonly #updates = new Map<Cidr, RouteUpdate>();
-  /** The address of each node's tunnel end (VXLAN). */
+  /** The VXLAN tunnel address of each node. */
   readonly #tunnelEnds = new Map<string, IpAddress>();
   readonly #nodeAddresses = new Map<string, IpAddress>();
   readonly #placed = new Map<Cidr, Placed>();
@@ -57,7 +57,7 @@ export class ClusterRoutes implements Manager {
     this.name = `${options.kind} routes IPv${options.version}`;
   }
 
-  /** The interface our packets to other nodes leave by. */
+  /** The interface through which packets to other nodes are sent. */
   get parentInterface(): string | undefined {
     return this.#parent;
   }
@@ -128,20 +128,20 @@ export class ClusterRoutes implements Manager {
   #place(destination: Cidr): void {
     const { table } = this.#options;
     const before = this.#placed.get(destination);
-    const wanted = this.#wanted(destination);
+    const desired = this.#desired(destination);
     if (
       before !== undefined &&
-      (before.routeClass !== wanted?.routeClass || before.route.interfaceName !== wanted.route.interfaceName)
+      (before.routeClass !== desired?.routeClass || before.route.interfaceName !== desired.route.interfaceName)
     )
       table.remove(before.routeClass, before.route);
-    if (wanted === undefined) this.#placed.delete(destination);
+    if (desired === undefined) this.#placed.delete(destination);
     else {
-      table.set(wanted.routeClass, wanted.route);
-      this.#placed.set(destination, wanted);
+      table.set(desired.routeClass, desired.route);
+      this.#placed.set(destination, desired);
     }
   }
 
-  #wanted(destination: Cidr): Placed | undefined {
+  #desired(destination: Cidr): Placed | undefined {
     const update = this.#updates.get(destination);
     if (update === undefined) return undefined;
     const { kind, hostname, exclusiveProtocol, version } = this.#options;
@@ -187,7 +187,7 @@ export class ClusterRoutes implements Manager {
     if (kind === "vxlan") {
       const end = this.#tunnelEnds.get(update.dstNodeName);
       if (end === undefined) return undefined;
-      // The tunnel's own end lies on the link: it cannot be its own gateway.
+      // The tunnel address itself is on the link: it cannot be its own gateway.
       if (end === cidrAddress(update.dst) && cidrLength(update.dst) === addressBits(this.#options.version))
         return { routeClass, route: { ...base, scope: "link" } };
       return { routeClass, route: { ...base, gateway: end, onlink: true } };

@@ -1,12 +1,13 @@
-// Which endpoint stands behind which interface. If several workloads claim one interface, only the one that the interface's
-// alias names has it; without such an alias none has, and the interface stays closed. Calico gives it to the lowest identity;
-// the author of a pod could then get the addresses or the policy of another pod by a name with the same hash.
-// Host endpoints are found by interface name or by address.
+// Determines the endpoint of each interface. Host endpoints are found by interface name or by address.
+//
+// If several workloads claim one interface, it belongs to the one in the interface's alias. Without such an alias it belongs to
+// none, and the interface stays closed. (Calico assigns it to the lowest identity. The author of a pod could then get the
+// addresses or the policy of another pod by a name with the same hash.)
 import type { ProtoHostEndpoint, ProtoWorkloadEndpoint, WorkloadEndpointId } from "../../calc/index.ts";
-import type { IpAddress } from "../../lib/ip.ts";
-import type { Logger } from "../../lib/log.ts";
+import type { IpAddress } from "../../lib/ip/ip.ts";
+import type { Logger } from "../../lib/log/log.ts";
 import { ownsInterface, parseInterfaceAlias } from "../../model/index.ts";
-import type { Manager, ManagerMessage } from "../manager.ts";
+import type { Manager, ManagerMessage } from "../loop/manager.ts";
 
 export interface ActiveWorkload {
   readonly id: WorkloadEndpointId;
@@ -18,19 +19,19 @@ export interface InterfaceInfo {
 }
 
 export interface EndpointRegistryOptions {
-  /** Reads an interface's alias from the kernel. It is called only for interfaces that several workloads claim. */
+  /** Reads the alias of an interface from the kernel. Called only for interfaces that several workloads claim. */
   readonly aliasOf?: (interfaceName: string) => string | undefined;
   readonly logger?: Logger;
 }
 
-/** One text per identity; the order of texts is the order of identities. */
+/** A text for an identity. Texts have the same order as identities. */
 export const workloadKey = (id: WorkloadEndpointId): string =>
   `${id.orchestrator}\u0000${id.workload}\u0000${id.endpoint}`;
 
 export class EndpointRegistry implements Manager {
   readonly name = "endpoint registry";
   readonly #workloads = new Map<string, ActiveWorkload>();
-  /** Keys of all who claim an interface. */
+  /** Keys of the workloads that claim each interface. */
   readonly #claims = new Map<string, Set<string>>();
   readonly #active = new Map<string, ActiveWorkload>();
   readonly #hosts = new Map<string, ProtoHostEndpoint>();
@@ -40,20 +41,20 @@ export class EndpointRegistry implements Manager {
   readonly #workloadListeners: Set<string>[] = [];
   readonly #isExcluded: (interfaceName: string) => boolean;
   readonly #options: EndpointRegistryOptions;
-  /** Interfaces that several workloads claim, with the log line about it. */
+  /** Interfaces that several workloads claim, with the logged fields. */
   readonly #contested = new Map<string, string>();
   #areHostsStale = true;
   #hostVersion = 0;
   #hostByInterface: ReadonlyMap<string, string> = new Map();
   #wildcard: string | undefined;
 
-  /** @param isExcluded interfaces that are no host interfaces: workloads', and those the configuration leaves out */
+  /** @param isExcluded true for interfaces that never belong to a host endpoint: of workloads, or excluded by configuration */
   constructor(isExcluded: (interfaceName: string) => boolean, options: EndpointRegistryOptions = {}) {
     this.#isExcluded = isExcluded;
     this.#options = options;
   }
 
-  /** Workloads by the interface they have. */
+  /** Workloads by interface. */
   get activeWorkloads(): ReadonlyMap<string, ActiveWorkload> {
     return this.#active;
   }
@@ -70,16 +71,16 @@ export class EndpointRegistry implements Manager {
   get hostByInterface(): ReadonlyMap<string, string> {
     return this.#hostByInterface;
   }
-  /** The host endpoint for every interface without one of its own. */
+  /** The host endpoint for all interfaces without their own. */
   get wildcardHost(): string | undefined {
     return this.#wildcard;
   }
-  /** Grows whenever anything about host endpoints may have changed. */
+  /** Changes whenever host endpoints may have changed. */
   get hostVersion(): number {
     return this.#hostVersion;
   }
 
-  /** A set that collects interfaces whose workload changed; the caller empties it. */
+  /** Returns a set to which interfaces are added when their workload changes. The caller empties it. */
   watchWorkloads(): Set<string> {
     const listener = new Set<string>();
     this.#workloadListeners.push(listener);
@@ -119,20 +120,20 @@ export class EndpointRegistry implements Manager {
   }
 
   resolve(): void {
-    // An alias can change without any message.
+    // An alias can change without a message.
     for (const name of this.#contested.keys())
       if (this.#ownerOf(name) !== this.#active.get(name)) this.#touched.add(name);
     for (const interfaceName of this.#touched) {
-      const winner = this.#ownerOf(interfaceName);
-      if (winner === undefined) this.#active.delete(interfaceName);
-      else this.#active.set(interfaceName, winner);
+      const owner = this.#ownerOf(interfaceName);
+      if (owner === undefined) this.#active.delete(interfaceName);
+      else this.#active.set(interfaceName, owner);
       for (const listener of this.#workloadListeners) listener.add(interfaceName);
     }
     this.#touched.clear();
     if (this.#areHostsStale) this.#resolveHosts();
   }
 
-  /** The workload that has the interface. */
+  /** Returns the workload to which the interface belongs. */
   #ownerOf(interfaceName: string): ActiveWorkload | undefined {
     const claims = [...(this.#claims.get(interfaceName) ?? [])].sort().flatMap((key) => this.#workloads.get(key) ?? []);
     if (claims.length < 2) {
@@ -145,12 +146,12 @@ export class EndpointRegistry implements Manager {
     const fields = {
       interface: interfaceName,
       endpoints: claims.map(({ id }) => `${id.orchestrator} ${id.workload} ${id.endpoint}`).join(", "),
-      owner: owner?.id.workload ?? "none: the interface stays closed",
+      owner: owner?.id.workload ?? "none; the interface stays closed",
     };
     const text = JSON.stringify(fields);
     if (this.#contested.get(interfaceName) !== text)
       this.#options.logger?.warn(
-        "several workload endpoints have one interface; only its owner by the alias gets it",
+        "several workload endpoints claim one interface; the alias of the interface decides",
         fields,
       );
     this.#contested.set(interfaceName, text);
@@ -196,7 +197,7 @@ export class EndpointRegistry implements Manager {
       const id = ids.find((candidate) => {
         const endpoint = this.#hosts.get(candidate);
         if (endpoint === undefined || endpoint.name === "*") return false;
-        if (endpoint.name !== "") return endpoint.name === interfaceName; // a name never falls back to addresses
+        if (endpoint.name !== "") return endpoint.name === interfaceName; // if there is a name, addresses are ignored
         const expected = [...endpoint.expectedIpv4Addrs, ...endpoint.expectedIpv6Addrs];
         return expected.some((address) => addresses?.has(address) === true);
       });

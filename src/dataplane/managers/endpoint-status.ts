@@ -1,7 +1,7 @@
-// What became of each endpoint, told when it changes: a workload is up when its link runs, policy is enforced and its
+// Reports the status of endpoints when it changes. A workload is up if its link is running, its policy is enforced and its
 // interface is configured.
 import type { DataplaneReport, WorkloadEndpointId } from "../../calc/index.ts";
-import type { Manager, ManagerMessage } from "../manager.ts";
+import type { Manager, ManagerMessage } from "../loop/manager.ts";
 import { type EndpointRegistry, workloadKey } from "./endpoint-registry.ts";
 
 type Status = "up" | "down" | "error";
@@ -12,7 +12,7 @@ export class EndpointStatus implements Manager {
   readonly #isConfigured: (interfaceName: string) => boolean;
   readonly #dirty: Set<string>;
   readonly #removed = new Map<string, WorkloadEndpointId>();
-  /** What was reported, by workload. */
+  /** The reported status, by workload. */
   readonly #workloads = new Map<string, { readonly text: string; readonly id: WorkloadEndpointId }>();
   readonly #ownerOf = new Map<string, string>();
   readonly #hosts = new Map<string, Status>();
@@ -41,7 +41,7 @@ export class EndpointStatus implements Manager {
     return reports;
   }
 
-  /** False when the interface is still being configured: look again next time. */
+  /** @returns false if the interface is not configured yet, so that its status may change without a message */
   #reportWorkload(interfaceName: string, reports: DataplaneReport[]): boolean {
     const workload = this.#registry.activeWorkloads.get(interfaceName);
     const before = this.#ownerOf.get(interfaceName);
@@ -65,7 +65,7 @@ export class EndpointStatus implements Manager {
     const isConfigured = this.#isConfigured(interfaceName);
     const status: Status = isLinkUp && endpoint.state === "active" && isConfigured ? "up" : "down";
     const isSettled = isConfigured || !isLinkUp;
-    // The file CNI reads tells more than the status: a change of it counts too.
+    // The file for the CNI plugin contains more than the status, so a change of these fields is reported too.
     const { name, mac, ipv4Nets, ipv6Nets, localBgpPeer } = endpoint;
     const text = status === "up" ? JSON.stringify([name, mac, ipv4Nets, ipv6Nets, localBgpPeer]) : status;
     if (this.#workloads.get(key)?.text === text) return isSettled;
@@ -89,7 +89,7 @@ export class EndpointStatus implements Manager {
     }
   }
 
-  /** No interface is an error; one that is down makes the endpoint down. */
+  /** A host endpoint without an interface has an error; if one of its interfaces is down, it is down. */
   #hostStatuses(): Map<string, Status> {
     const { hostEndpoints, hostByInterface, wildcardHost, interfaces } = this.#registry;
     const found = new Map<string, Status>();

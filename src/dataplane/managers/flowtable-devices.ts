@@ -1,6 +1,5 @@
-// Which devices take part in flow offload: workloads' interfaces, tunnels, and the host's own that the configuration
-// names; those that are up.
-import type { Manager, ManagerMessage } from "../manager.ts";
+// Determines the devices of the flowtable: interfaces of workloads, tunnels, and configured host interfaces, if they are up.
+import type { Manager, ManagerMessage } from "../loop/manager.ts";
 import type { EndpointRegistry } from "./endpoint-registry.ts";
 
 const TUNNELS: ReadonlySet<string> = new Set(["vxlan.calico", "vxlan-v6.calico", "tunl0"]);

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import type { LayerTables } from "../rules/layer-table.ts";
+import type { RuleTables } from "../rules/rule-table.ts";
 import { ChainNames } from "../rules/names.ts";
 import type { Chain, Rule } from "../rules/rule.ts";
 import { plainConfig } from "../rules/testing.ts";
@@ -8,19 +8,19 @@ import { EndpointRegistry } from "./endpoint-registry.ts";
 import { HostRules } from "./host-rules.ts";
 import { PolicySelectors } from "./policy-selectors.ts";
 
-test("FD-111 what leaves to a workload skips the policy of every interface, not that of an interface by name", () => {
+test("FD-111 traffic to a workload skips the policy of the endpoint *, but not that of an endpoint with an interface name", () => {
   const chains = new Map<string, Chain>();
-  const table = (layer: string) => ({
-    setChain: (chain: Chain) => void chains.set(`${layer} ${chain.name}`, chain),
+  const table = (tableName: string) => ({
+    setChain: (chain: Chain) => void chains.set(`${tableName} ${chain.name}`, chain),
     removeChain: () => {},
   });
-  const tables = { raw: table("raw"), mangle: table("mangle"), filter: table("filter") } as unknown as LayerTables;
-  const planes = [{ version: 4 as const, tables, sets: undefined as never }];
+  const tables = { raw: table("raw"), mangle: table("mangle"), filter: table("filter") } as unknown as RuleTables;
+  const families = [{ version: 4 as const, tables, sets: undefined as never }];
   const config = plainConfig();
   const registry = new EndpointRegistry(() => false);
-  const placer = new ChainPlacer(config, planes);
+  const placer = new ChainPlacer(config, families);
   const names = new ChainNames(28);
-  const rules = new HostRules({ config, names, planes, registry, selectors: new PolicySelectors(), placer });
+  const rules = new HostRules({ config, names, families, registry, selectors: new PolicySelectors(), placer });
   for (const [endpointId, name] of [
     ["all", "*"],
     ["one", "eth0"],
@@ -38,8 +38,11 @@ test("FD-111 what leaves to a workload skips the policy of every interface, not 
   rules.apply();
   const dispatch = chains.get("mangle cali-to-host-endpoint");
   if (dispatch?.kind !== "dispatch") throw new Error("no dispatch");
-  const said = ({ comments = [], action }: Rule) => comments[0] ?? action?.kind;
+  const describeRule = ({ comments = [], action }: Rule) => comments[0] ?? action?.kind;
   expect([...dispatch.targets.keys()]).toEqual(["eth0"]);
-  expect(dispatch.before?.map(said)).toEqual([]);
-  expect(dispatch.otherwise.map(said)).toEqual(["Skip egress WHEP policy for traffic to local workload", "goto"]);
+  expect(dispatch.before?.map(describeRule)).toEqual([]);
+  expect(dispatch.otherwise.map(describeRule)).toEqual([
+    "Skip egress WHEP policy for traffic to local workload",
+    "goto",
+  ]);
 });

@@ -1,14 +1,14 @@
-// The chains of host endpoints: what reaches and leaves the host's own processes, what is forwarded past it, and what is
-// looked at before connection tracking or destination NAT.
+// Keeps the chains of host endpoints: for traffic of local processes, for forwarded traffic, and for policy before connection
+// tracking or destination NAT.
 import type { ProtoHostEndpoint, TierInfo } from "../../calc/index.ts";
-import type { Cidr, IpVersion } from "../../lib/ip.ts";
+import type { Cidr, IpVersion } from "../../lib/ip/ip.ts";
 import { unreachable } from "../../lib/unreachable.ts";
-import type { Manager } from "../manager.ts";
+import type { Manager } from "../loop/manager.ts";
 import { type RulesConfig, workloadPatterns } from "../rules/config.ts";
-import { closedDetour, closedInstead, type HostDispatch } from "../rules/detours.ts";
+import { closedHostChain, closedHostFallback, type HostDispatch } from "../rules/fallback/fallback-chains.ts";
 import { closedChain, endpointChain, type EndpointChainInput, failsafeChains } from "../rules/endpoint-chains.ts";
 import { DISCOVERY_TYPES } from "../rules/filter-chains.ts";
-import { dispensable } from "../rules/hooks.ts";
+import { omittable } from "../rules/static-rules.ts";
 import type { Direction, EndpointChainKind } from "../rules/names.ts";
 import {
   destinationPort,
@@ -18,7 +18,7 @@ import {
   inInterface,
   isLocal,
   isNet,
-  type Layer,
+  type TableName,
   outInterface,
   protocolIs,
   returnAction,
@@ -29,11 +29,12 @@ import type { PlacedChain } from "./chain-placer.ts";
 import { type PolicyGroup, planTiers } from "./tier-chains.ts";
 import type { EndpointRulesDeps } from "./workload-rules.ts";
 
-/** Chain by interface, for each place a host endpoint is looked at. */
+/** The places where host endpoint policy is applied. */
 type HostPlace = "filter" | "forward" | "mangle" | "raw";
+/** Chain by interface. */
 type HostTargets = Readonly<Record<HostPlace, Readonly<Record<"in" | "out", Map<string, string>>>>>;
 
-interface ChainWish {
+interface ChainSpec {
   readonly kind: EndpointChainKind;
   readonly place: HostPlace;
   readonly tiers: readonly TierInfo[];
@@ -43,11 +44,11 @@ interface ChainWish {
 
 const PLACES = ["filter", "forward", "mangle", "raw"] as const satisfies readonly HostPlace[];
 const SIDES = ["in", "out"] as const;
-const layerOf = (place: HostPlace): Layer => (place === "forward" ? "filter" : place);
-/** Leads by interface to the endpoints' chains. */
+const tableNameOf = (place: HostPlace): TableName => (place === "forward" ? "filter" : place);
+/** The name of the dispatch chain. */
 const dispatchOf = (place: HostPlace, side: "in" | "out"): HostDispatch =>
   `cali-${side === "in" ? "from" : "to"}-${place === "forward" ? "hep-forward" : "host-endpoint"}`;
-/** Ends the way of packets whose policy cannot be asked. */
+/** The name of the chain that is used if the kernel rejects the jump to policy. */
 const closedOf = (place: HostPlace, side: "in" | "out"): string =>
   place === "forward" ? `cali-closed-${side}-forward` : `cali-closed-${side}`;
 const LINK_LOCAL_MULTICAST = "ff02::/16" as Cidr;
@@ -61,15 +62,16 @@ export class HostRules implements Manager {
 
   constructor(deps: EndpointRulesDeps) {
     this.#deps = deps;
-    for (const plane of deps.planes)
-      for (const layer of ["raw", "mangle", "filter"] as const)
-        for (const built of failsafeChains(deps.config, layer, plane.version)) plane.tables[layer].setChain(built);
+    for (const family of deps.families)
+      for (const tableName of ["raw", "mangle", "filter"] as const)
+        for (const built of failsafeChains(deps.config, tableName, family.version))
+          family.tables[tableName].setChain(built);
     for (const place of PLACES)
       for (const side of SIDES)
-        for (const { tables } of deps.planes) tables[layerOf(place)].setChain(this.#closed(place, side));
+        for (const { tables } of deps.families) tables[tableNameOf(place)].setChain(this.#closed(place, side));
   }
 
-  onUpdate(): void {} // the registry remembers
+  onUpdate(): void {} // the registry stores the messages
 
   apply(): void {
     const { registry, selectors } = this.#deps;
@@ -80,10 +82,10 @@ export class HostRules implements Manager {
       );
     if (this.#version === registry.hostVersion && !isTouched) return;
     this.#version = registry.hostVersion;
-    const wanted = new Map(registry.hostByInterface);
-    if (registry.wildcardHost !== undefined) wanted.set("*", registry.wildcardHost);
+    const desired = new Map(registry.hostByInterface);
+    if (registry.wildcardHost !== undefined) desired.set("*", registry.wildcardHost);
     for (const owner of this.#owners)
-      if (!wanted.has(owner)) {
+      if (!desired.has(owner)) {
         this.#deps.placer.remove(`host ${owner}`);
         this.#owners.delete(owner);
       }
@@ -94,7 +96,7 @@ export class HostRules implements Manager {
       mangle: { in: new Map(), out: new Map() },
       raw: { in: new Map(), out: new Map() },
     };
-    for (const [interfaceName, id] of wanted) {
+    for (const [interfaceName, id] of desired) {
       const endpoint = registry.hostEndpoints.get(id);
       if (endpoint === undefined) continue;
       this.#owners.add(interfaceName);
@@ -107,70 +109,70 @@ export class HostRules implements Manager {
   #place(interfaceName: string, endpoint: ProtoHostEndpoint, targets: HostTargets): void {
     const chains: PlacedChain[] = [];
     const groups: PolicyGroup[] = [];
-    for (const wish of this.#wishes(interfaceName, endpoint)) {
-      const side = isOutward(wish.kind) ? "out" : "in";
+    for (const spec of this.#chainSpecs(interfaceName, endpoint)) {
+      const side = isOutward(spec.kind) ? "out" : "in";
       const direction: Direction = side === "out" ? "egress" : "ingress";
       const { config, names, selectors } = this.#deps;
-      const plan = planTiers(names, wish.tiers, direction, selectors.of);
-      const name = names.endpoint(wish.kind, interfaceName);
-      const profiles = wish.use === "normal" ? endpoint.profileIds : [];
+      const plan = planTiers(names, spec.tiers, direction, selectors.of);
+      const name = names.endpoint(spec.kind, interfaceName);
+      const profiles = spec.use === "normal" ? endpoint.profileIds : [];
       const built = endpointChain(config, {
         name,
         direction,
-        use: wish.use,
-        allow: wish.allow,
+        use: spec.use,
+        allow: spec.allow,
         isWorkload: false,
         adminUp: true,
         tiers: plan.tiers,
-        allowsByDefault: wish.tiers.length === 0,
+        allowsByDefault: spec.tiers.length === 0,
         profileChains: profiles.map((profile) => names.profile(direction, profile)),
-        ...(wish.use === "forward" ? {} : { failsafeChain: FAILSAFE[side] }),
+        ...(spec.use === "forward" ? {} : { failsafeChain: FAILSAFE[side] }),
       });
-      chains.push({ layer: layerOf(wish.place), chain: built });
+      chains.push({ tableName: tableNameOf(spec.place), chain: built });
       groups.push(...plan.groups);
-      targets[wish.place][side].set(interfaceName, name);
+      targets[spec.place][side].set(interfaceName, name);
     }
     this.#deps.placer.place(`host ${interfaceName}`, chains, groups);
   }
 
-  #wishes(interfaceName: string, endpoint: ProtoHostEndpoint): ChainWish[] {
+  #chainSpecs(interfaceName: string, endpoint: ProtoHostEndpoint): ChainSpec[] {
     const { filterAllow: allow, mangleAllow } = this.#deps.config;
     const { tiers, forwardTiers, preDnatTiers, untrackedTiers } = endpoint;
-    const wishes: ChainWish[] = [
+    const chainSpecs: ChainSpec[] = [
       { kind: "toHost", place: "filter", tiers, use: "normal", allow },
       { kind: "fromHost", place: "filter", tiers, use: "normal", allow },
       { kind: "toHostForward", place: "forward", tiers: forwardTiers, use: "forward", allow },
       { kind: "fromHostForward", place: "forward", tiers: forwardTiers, use: "forward", allow },
-      // Packets with a new destination are policed once more when their real way out is known.
+      // Packets with a translated destination pass policy again when their outgoing interface is known.
       { kind: "toHost", place: "mangle", tiers, use: "normal", allow: "return" },
     ];
     if (preDnatTiers.length > 0)
-      wishes.push({ kind: "fromHost", place: "mangle", tiers: preDnatTiers, use: "preDnat", allow: mangleAllow });
-    // Untracked policy needs to know both directions' interface: "every interface" has none.
+      chainSpecs.push({ kind: "fromHost", place: "mangle", tiers: preDnatTiers, use: "preDnat", allow: mangleAllow });
+    // Untracked policy needs the interface in both directions, which the endpoint `*` does not have.
     if (untrackedTiers.length > 0 && interfaceName !== "*")
-      wishes.push(
+      chainSpecs.push(
         { kind: "fromHost", place: "raw", tiers: untrackedTiers, use: "untracked", allow: "accept" },
         { kind: "toHost", place: "raw", tiers: untrackedTiers, use: "untracked", allow: "accept" },
       );
-    return wishes;
+    return chainSpecs;
   }
 
-  /** @param open interfaces past which forwarded traffic goes without policy */
+  /** @param open interfaces without policy for forwarded traffic */
   #applyDispatch(targets: HostTargets, open: ReadonlySet<string>): void {
     for (const place of PLACES)
       for (const side of SIDES) {
         const name = dispatchOf(place, side);
-        const instead = new Map(
+        const closedTargets = new Map(
           [...targets[place][side]].map(([interfaceName, own]) => [
             interfaceName,
             place === "forward" && open.has(interfaceName) ? own : closedOf(place, side),
           ]),
         );
-        for (const { tables, version } of this.#deps.planes) {
+        for (const { tables, version } of this.#deps.families) {
           const dispatch = this.#dispatch(name, side, place, targets[place][side], version);
-          const closed = closedDispatch(closedInstead(name).chain, dispatch, instead);
-          tables[layerOf(place)].setChain(dispatch);
-          tables[layerOf(place)].setChain(closed);
+          const closed = closedDispatch(closedHostFallback(name).chain, dispatch, closedTargets);
+          tables[tableNameOf(place)].setChain(dispatch);
+          tables[tableNameOf(place)].setChain(closed);
         }
       }
   }
@@ -222,7 +224,7 @@ export class HostRules implements Manager {
         });
     if (place === "mangle" && direction === "in" && anywhere !== undefined && version === 6)
       otherwise.push(...workloadDiscoveryRules(config));
-    // "Every interface" includes the loopback, where the probes of this very agent come in.
+    // `*` includes the loopback interface, on which Felix receives health probes.
     if (place === "filter" && anywhere !== undefined && config.healthPort !== undefined)
       before.push({
         match: [
@@ -234,7 +236,7 @@ export class HostRules implements Manager {
         comments: ["Keep the agent health port open on the loopback"],
       });
     if (anywhere !== undefined)
-      otherwise.push({ action: goto(anywhere), ifRefused: closedDetour(closedOf(place, direction)) });
+      otherwise.push({ action: goto(anywhere), ifRejected: closedHostChain(closedOf(place, direction)) });
     return { kind: "dispatch", name, direction, targets, before, otherwise, isHostWide: true };
   }
 }
@@ -249,7 +251,7 @@ function workloadDiscoveryRules(config: RulesConfig): Rule[] {
   return workloadPatterns(config).flatMap((pattern) =>
     destinations.flatMap((destination) =>
       DISCOVERY_TYPES.map((type) =>
-        dispensable({
+        omittable({
           match: [inInterface(pattern), protocolIs(58), { kind: "icmp", type }, destination],
           action: returnAction,
           comments: ["Skip pre-DNAT WHEP policy for neighbour discovery of local workload"],
@@ -259,7 +261,7 @@ function workloadDiscoveryRules(config: RulesConfig): Rule[] {
   );
 }
 
-/** The same choice by plain rules, to other chains. */
+/** The same dispatch with plain rules and other target chains. */
 function closedDispatch(
   name: string,
   { before = [], direction, otherwise }: DispatchChain,

@@ -1,7 +1,7 @@
-// kube-proxy in IPVS mode: a packet to a service comes in as if for the host and leaves as if the host had sent it, so
-// the way in is no longer known when its policy is due. On the way in it gets a mark that names its endpoint; on the way
-// out the mark leads to that endpoint's chain.
-import type { Manager } from "../manager.ts";
+// Keeps the rules for kube-proxy in IPVS mode. A packet to a service is received like a packet to the host, and sent like a
+// packet of the host, so its incoming interface is not known when policy is applied. In INPUT, the packet gets a mark with its
+// endpoint; in OUTPUT, the mark selects the chain of that endpoint.
+import type { Manager } from "../loop/manager.ts";
 import { type RulesConfig, SET, workloadPatterns } from "../rules/config.ts";
 import { dispatchTree } from "../rules/dispatch-tree.ts";
 import { denyAction } from "../rules/endpoint-chains.ts";
@@ -44,36 +44,36 @@ export class IpvsRules implements Manager {
     this.#deps = deps;
     this.#marks = new EndpointMarks(deps.config.marks);
     this.#dirty = deps.registry.watchWorkloads();
-    this.#put([forwardCheck(deps.config), forwardEndpointMark(deps.config), ...this.#dispatch(new Map())]);
+    this.#setChains([forwardCheck(deps.config), forwardEndpointMark(deps.config), ...this.#dispatch(new Map())]);
   }
 
-  onUpdate(): void {} // the registry remembers
+  onUpdate(): void {} // the registry stores the messages
 
   apply(): void {
     const { registry, names } = this.#deps;
     if (this.#dirty.size === 0 && this.#hostVersion === registry.hostVersion) return;
     this.#dirty.clear();
     this.#hostVersion = registry.hostVersion;
-    const wanted = new Map<string, "workload" | "host">();
-    for (const name of registry.activeWorkloads.keys()) wanted.set(name, "workload");
-    for (const name of registry.hostByInterface.keys()) wanted.set(name, "host");
-    if (sameEntries(wanted, this.#written)) return;
+    const desired = new Map<string, "workload" | "host">();
+    for (const name of registry.activeWorkloads.keys()) desired.set(name, "workload");
+    for (const name of registry.hostByInterface.keys()) desired.set(name, "host");
+    if (sameEntries(desired, this.#written)) return;
 
-    for (const name of this.#written.keys()) if (!wanted.has(name)) this.#marks.release(name);
-    const chains = [...wanted.keys()].map((name) => setMarkChain(this.#deps.config, names, this.#marks, name));
-    this.#put([...chains, ...this.#dispatch(wanted)]);
-    for (const { tables } of this.#deps.planes)
-      for (const name of this.#written.keys()) if (!wanted.has(name)) tables.filter.removeChain(names.setMark(name));
-    this.#written = wanted;
+    for (const name of this.#written.keys()) if (!desired.has(name)) this.#marks.release(name);
+    const chains = [...desired.keys()].map((name) => setMarkChain(this.#deps.config, names, this.#marks, name));
+    this.#setChains([...chains, ...this.#dispatch(desired)]);
+    for (const { tables } of this.#deps.families)
+      for (const name of this.#written.keys()) if (!desired.has(name)) tables.filter.removeChain(names.setMark(name));
+    this.#written = desired;
   }
 
-  #put(chains: readonly RuleChain[]): void {
-    for (const { tables } of this.#deps.planes) for (const built of chains) tables.filter.setChain(built);
+  #setChains(chains: readonly RuleChain[]): void {
+    for (const { tables } of this.#deps.families) for (const built of chains) tables.filter.setChain(built);
   }
 
-  /** From the interface to its mark, and from the mark to the chain of what came in there. */
+  /** The chains that set the mark by interface, and that select the endpoint's chain by mark. */
   #dispatch(endpoints: ReadonlyMap<string, "workload" | "host">): RuleChain[] {
-    const { config, names, planes } = this.#deps;
+    const { config, names, families } = this.#deps;
     const bits = config.marks.endpoint;
     const toMark: Rule[] = [];
     const fromMark: Rule[] = [];
@@ -93,7 +93,7 @@ export class IpvsRules implements Manager {
       children.push(...parts.slice(0, -1));
       for (const name of sorted) {
         const value = this.#marks.get(name);
-        if (value === undefined) continue; // all marks are taken: its packets end in "Unknown interface"
+        if (value === undefined) continue; // all marks are in use: packets are denied as "Unknown interface"
         const target = names.endpoint(kind === "workload" ? "fromWorkload" : "fromHostForward", name);
         fromMark.push({ match: [{ kind: "mark", value, mask: bits }], action: goto(target) });
       }
@@ -108,14 +108,14 @@ export class IpvsRules implements Manager {
     fromMark.push({ action: deny, comments: ["Unknown interface"] });
 
     const kept = new Set(children.map(({ name }) => name));
-    for (const { tables } of planes)
+    for (const { tables } of families)
       for (const name of this.#children) if (!kept.has(name)) tables.filter.removeChain(name);
     this.#children = [...kept];
     return [...children, chain(SET_MARK, toMark), chain(FROM_MARK, fromMark)];
   }
 }
 
-/** `cali-sm-…`: the mark of one endpoint. */
+/** `cali-sm-…`: sets the mark of one endpoint. */
 function setMarkChain(config: RulesConfig, names: ChainNames, marks: EndpointMarks, interfaceName: string): RuleChain {
   const value = marks.get(interfaceName);
   const rules: Rule[] =
@@ -123,9 +123,9 @@ function setMarkChain(config: RulesConfig, names: ChainNames, marks: EndpointMar
   return chain(names.setMark(interfaceName), rules);
 }
 
-/** Is the packet for the host itself, or will IPVS send it on? */
+/** Determines whether a packet is for the host itself or will be forwarded by IPVS. */
 function forwardCheck(config: RulesConfig): RuleChain {
-  // An answer to a process of this host may come from a service's address: it is no forwarded packet.
+  // A reply to a process of this host may come from a service address. It is not forwarded.
   const rules: Rule[] = [{ match: [established], action: returnAction }];
   for (const ranges of splitPorts(config.nodePortRanges))
     for (const protocol of ["tcp", "udp"])
@@ -146,7 +146,7 @@ function forwardCheck(config: RulesConfig): RuleChain {
   return hostChain("cali-forward-check", rules);
 }
 
-/** What leaves again: the policy of where it came from, then of where it goes. */
+/** For packets that IPVS forwards: the policy of the source endpoint, then of the destination endpoint. */
 function forwardEndpointMark(config: RulesConfig): RuleChain {
   const { marks } = config;
   const rules: Rule[] = [

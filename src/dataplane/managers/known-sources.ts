@@ -1,52 +1,52 @@
-// Which sources a workload's packets may have, by its endpoint's addresses: for a kernel that refuses to ask for the way
-// back to them. The chain is filled only where something leads to it, one round after that was found; until then it drops.
-import type { Cidr } from "../../lib/ip.ts";
-import type { Manager } from "../manager.ts";
-import { KNOWN_SOURCES } from "../rules/detours.ts";
-import type { RulePlane } from "../rules/layer-table.ts";
+// Keeps the chain with the allowed source addresses of each workload, which is used if the kernel rejects the reverse-path
+// filter. The chain is filled only while a rule leads to it, one round later; until then it drops all packets.
+import type { Cidr } from "../../lib/ip/ip.ts";
+import type { Manager } from "../loop/manager.ts";
+import { KNOWN_SOURCES } from "../rules/fallback/fallback-chains.ts";
+import type { FamilyRules } from "../rules/rule-table.ts";
 import { chain, drop, inInterface, isNet, returnAction, type Rule } from "../rules/rule.ts";
 import type { EndpointRegistry } from "./endpoint-registry.ts";
 
-/** Neighbour discovery begins with no address and goes on with one of the link; the kernel's own check knows both. */
-const OF_THE_LINK: readonly Cidr[] = ["::/128" as Cidr, "fe80::/10" as Cidr];
+/** Neighbour discovery uses the unspecified address and link-local addresses. */
+const DISCOVERY_SOURCES: readonly Cidr[] = ["::/128" as Cidr, "fe80::/10" as Cidr];
 
 export class KnownSources implements Manager {
   readonly name = "known sources of workloads";
-  readonly #planes: readonly RulePlane[];
+  readonly #families: readonly FamilyRules[];
   readonly #registry: EndpointRegistry;
   readonly #dirty: Set<string>;
-  readonly #filled = new Set<RulePlane>();
+  readonly #filled = new Set<FamilyRules>();
 
-  constructor(planes: readonly RulePlane[], registry: EndpointRegistry) {
-    this.#planes = planes;
+  constructor(families: readonly FamilyRules[], registry: EndpointRegistry) {
+    this.#families = families;
     this.#registry = registry;
     this.#dirty = registry.watchWorkloads();
-    for (const { tables } of planes) tables.raw.setChain(chain(KNOWN_SOURCES.chain, [{ action: drop }]));
+    for (const { tables } of families) tables.raw.setChain(chain(KNOWN_SOURCES.chain, [{ action: drop }]));
   }
 
-  onUpdate(): void {} // the registry remembers
+  onUpdate(): void {} // the registry stores the messages
 
   apply(): void {
     const isStale = this.#dirty.size > 0;
     this.#dirty.clear();
-    for (const plane of this.#planes)
-      if (!plane.tables.raw.isNeeded(KNOWN_SOURCES.chain)) this.#filled.delete(plane);
-      else if (isStale || !this.#filled.has(plane)) this.#fill(plane);
+    for (const family of this.#families)
+      if (!family.tables.raw.isNeeded(KNOWN_SOURCES.chain)) this.#filled.delete(family);
+      else if (isStale || !this.#filled.has(family)) this.#fill(family);
   }
 
-  #fill(plane: RulePlane): void {
-    this.#filled.add(plane);
-    const rules = [...this.#sources(plane)].map(
+  #fill(family: FamilyRules): void {
+    this.#filled.add(family);
+    const rules = [...this.#sources(family)].map(
       ([interfaceName, net]): Rule => ({
         match: [inInterface(interfaceName), isNet("source", net)],
         action: returnAction,
       }),
     );
-    plane.tables.raw.setChain(chain(KNOWN_SOURCES.chain, [...rules, { action: drop }]));
+    family.tables.raw.setChain(chain(KNOWN_SOURCES.chain, [...rules, { action: drop }]));
   }
 
-  /** An address of two workloads is known to lead to neither. */
-  *#sources({ version }: RulePlane): Generator<readonly [interfaceName: string, net: Cidr]> {
+  /** An address that two workloads have is not allowed for either of them. */
+  *#sources({ version }: FamilyRules): Generator<readonly [interfaceName: string, net: Cidr]> {
     const active = [...this.#registry.activeWorkloads]
       .filter(([, { endpoint }]) => endpoint.state === "active")
       .map(([name, { endpoint }]) => [name, version === 4 ? endpoint.ipv4Nets : endpoint.ipv6Nets] as const)
@@ -56,7 +56,7 @@ export class KnownSources implements Manager {
       (net) => net,
     );
     for (const [name, nets] of active) {
-      if (version === 6) for (const net of OF_THE_LINK) yield [name, net];
+      if (version === 6) for (const net of DISCOVERY_SOURCES) yield [name, net];
       for (const net of nets) if (owners.get(net)?.length === 1) yield [name, net];
     }
   }

@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
-import type { Cidr } from "../../lib/ip.ts";
-import { silentLogger } from "../../lib/log.ts";
-import type { ManagerMessage } from "../manager.ts";
+import type { Cidr } from "../../lib/ip/ip.ts";
+import { silentLogger } from "../../lib/log/log.ts";
+import type { ManagerMessage } from "../loop/manager.ts";
 import { EndpointRegistry } from "./endpoint-registry.ts";
-import { betterRoutes, LiveMigrations } from "./live-migrations.ts";
+import { elevatedRoutes, LiveMigrations } from "./live-migrations.ts";
 
 type Role = "none" | "source" | "target";
 
@@ -16,12 +16,12 @@ function open(given: { readonly left?: readonly string[]; readonly cannotListen?
   const migrations = new LiveMigrations({
     registry,
     convergenceMs: 30_000,
-    listen: (link, onHeard) => {
+    watchGratuitousArp: (link, onReceived) => {
       if (given.cannotListen === true) throw new Error("not permitted");
-      ears.set(link, onHeard);
+      ears.set(link, onReceived);
       return { [Symbol.dispose]: () => void ears.delete(link) };
     },
-    leftRoutes: () => new Set(given.left ?? []),
+    existingElevatedRoutes: () => new Set(given.left ?? []),
     onArrival: ({ id }) => arrivals.push(id.workload),
     applySoon: () => rounds++,
     logger: silentLogger,
@@ -60,7 +60,7 @@ function open(given: { readonly left?: readonly string[]; readonly cannotListen?
   };
 }
 
-test("FD-127 a machine is expected, arrives with its own word, and is as all others some time after the move", () => {
+test("FD-127 a machine is expected, arrives when it announces itself, and is settled some time after the migration", () => {
   const m = open();
   m.send(m.link(7), m.machine("target"));
   expect([m.phase(), [...m.ears.keys()], [...m.migrations.takeChanged()]]).toEqual(["expected", [7], ["cali1"]]);
@@ -72,13 +72,13 @@ test("FD-127 a machine is expected, arrives with its own word, and is as all oth
   expect(m.send(m.machine("none"))).toEqual({ againInMs: 30_000 });
   expect(m.phase()).toBe("converging");
   m.wait(29_000);
-  expect(m.send(m.machine("none"))).toEqual({ againInMs: 1000 }); // what comes meanwhile does not prolong it
+  expect(m.send(m.machine("none"))).toEqual({ againInMs: 1000 }); // an update does not extend it
   m.wait(1000);
   expect(m.send()).toEqual({});
   expect([m.phase(), m.arrivals]).toEqual(["settled", ["ns/vm"]]);
 });
 
-test("FD-127 one that never says it is there has arrived when the move is over", () => {
+test("FD-127 a machine that never announces itself has arrived when the migration ends", () => {
   for (const cannotListen of [false, true]) {
     const m = open({ cannotListen });
     m.send(m.link(7), m.machine("target"));
@@ -87,7 +87,7 @@ test("FD-127 one that never says it is there has arrived when the move is over",
   }
 });
 
-test("FD-127 the source stays as it is, and whatever is removed, switched off or another machine's is forgotten", () => {
+test("FD-127 the source is not affected, and removed, inactive or replaced machines are settled", () => {
   const m = open();
   m.send(m.link(7), m.machine("source"));
   expect([m.phase(), m.ears.size]).toEqual(["settled", 0]);
@@ -103,7 +103,7 @@ test("FD-127 the source stays as it is, and whatever is removed, switched off or
   expect([m.phase(), m.ears.size]).toEqual(["expected", 1]); // another machine behind the same interface
 });
 
-test("FD-127 the ear opens when the interface comes, and follows it", () => {
+test("FD-127 listening starts when the interface appears, and follows its index", () => {
   const m = open();
   m.send(m.machine("target"));
   expect([m.phase(), m.ears.size]).toEqual(["expected", 0]);
@@ -113,11 +113,11 @@ test("FD-127 the ear opens when the interface comes, and follows it", () => {
   expect([...m.ears.keys()]).toEqual([9]);
 });
 
-test("FD-127 an agent that is started anew finds by the routes who had arrived, and closes nothing", () => {
+test("FD-127 after a restart, arrived machines are recognized by their routes, which stay", () => {
   const left = ["7 10.65.0.2/32"];
   const during = open({ left });
   during.send(during.link(7), during.machine("target"));
-  expect([during.phase(), during.arrivals]).toEqual(["arrived", []]); // told before
+  expect([during.phase(), during.arrivals]).toEqual(["arrived", []]); // reported by the earlier run
   const after = open({ left });
   after.send(after.link(7), after.machine("none"));
   expect(after.phase()).toBe("converging");
@@ -129,7 +129,7 @@ test("FD-127 an agent that is started anew finds by the routes who had arrived, 
   expect(elsewhere.phase()).toBe("expected");
 });
 
-test("FD-127 better routes are those of the better priority, by family", () => {
+test("FD-127 elevated routes are those with the elevated priority of their family", () => {
   const routes = {
     list: ({ version }: { version: 4 | 6 }) =>
       [512, 1024].map((priority) => ({
@@ -138,7 +138,7 @@ test("FD-127 better routes are those of the better priority, by family", () => {
         priority,
       })),
   } as never;
-  const found = (better: { 4: number; 6: number }) => [...betterRoutes(routes, 254, better, { 4: 1024, 6: 700 })];
+  const found = (better: { 4: number; 6: number }) => [...elevatedRoutes(routes, 254, better, { 4: 1024, 6: 700 })];
   expect(found({ 4: 512, 6: 1024 })).toEqual(["7 10.65.0.2/32", "8 fd65::2/128"]);
   expect(found({ 4: 1024, 6: 512 })).toEqual(["7 fd65::2/128"]); // no better one in IPv4
 });

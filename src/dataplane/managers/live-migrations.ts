@@ -1,30 +1,30 @@
-// Machines on their way between nodes. While one is expected here nothing leads to it, for it still runs elsewhere; once
-// it says it is here its routes are better than those of the node it left, until everybody has heard; then they are as
-// all others.
+// Follows the live migration of virtual machines to this node. While a machine is expected, it still runs on another node, and
+// no route leads to it here. After it announced itself, its routes have an elevated priority, until the routes of the other
+// node are withdrawn; then they have the normal priority.
 //
 //   settled ──target──► expected ──announced──► arrived
 //      ▲                    └──no role──► converging ◄──no role──┘
 //      └───────────────time─────────────────┘
 import type { WorkloadEndpointId } from "../../calc/index.ts";
 import type { Routes } from "../../kernel/index.ts";
-import type { Cidr, IpVersion } from "../../lib/ip.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
-import type { ApplyOutcome, Manager } from "../manager.ts";
+import type { Cidr, IpVersion } from "../../lib/ip/ip.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
+import type { ApplyOutcome, Manager } from "../loop/manager.ts";
 import { type ActiveWorkload, type EndpointRegistry, workloadKey } from "./endpoint-registry.ts";
 
 export type MigrationPhase = "settled" | "expected" | "arrived" | "converging";
 
 export interface LiveMigrationsDeps {
   readonly registry: EndpointRegistry;
-  /** How long routes stay better after the move is over. */
+  /** How long routes keep the elevated priority after the end of the migration. */
   readonly convergenceMs: number;
-  /** Hears that the machine at the end of a link is there. */
-  readonly listen?: (link: number, onHeard: () => void) => Disposable;
-  /** Better routes the kernel has when we begin, as `betterRoutes` names them: an agent before us saw the arrival. */
-  readonly leftRoutes: () => ReadonlySet<string>;
-  /** A machine is here now: once per move. */
+  /** Reports that the machine behind a link announced itself. */
+  readonly watchGratuitousArp?: (link: number, onReceived: () => void) => Disposable;
+  /** Returns the elevated routes at start, as keys of `elevatedRoutes`: an earlier run saw the arrival. */
+  readonly existingElevatedRoutes: () => ReadonlySet<string>;
+  /** Called once per migration when the machine has arrived. */
   readonly onArrival?: (workload: ActiveWorkload) => void;
-  /** What follows is to be written soon. */
+  /** Requests a round. */
   readonly applySoon: () => void;
   readonly logger: Logger;
   readonly now?: () => number;
@@ -59,19 +59,19 @@ export class LiveMigrations implements Manager, Disposable {
     return this.#moves.get(interfaceName)?.phase ?? "settled";
   }
 
-  /** Interfaces whose phase changed since the last call. */
+  /** Returns the interfaces whose phase changed since the last call. */
   takeChanged(): ReadonlySet<string> {
     const changed = this.#changed;
     this.#changed = new Set();
     return changed;
   }
 
-  onUpdate(): void {} // the registry remembers
+  onUpdate(): void {} // the registry stores the messages
 
   apply(): ApplyOutcome {
-    const left = this.#isFirst && this.#dirty.size > 0 ? this.#deps.leftRoutes() : NONE;
+    const elevated = this.#isFirst && this.#dirty.size > 0 ? this.#deps.existingElevatedRoutes() : NONE;
     this.#isFirst = false;
-    for (const name of this.#dirty) this.#follow(name, left);
+    for (const name of this.#dirty) this.#follow(name, elevated);
     this.#dirty.clear();
     let againInMs: number | undefined;
     for (const [name, move] of this.#moves) {
@@ -88,7 +88,7 @@ export class LiveMigrations implements Manager, Disposable {
     this.#moves.clear();
   }
 
-  #follow(name: string, left: ReadonlySet<string>): void {
+  #follow(name: string, elevated: ReadonlySet<string>): void {
     const workload = this.#deps.registry.activeWorkloads.get(name);
     const before = this.#moves.get(name);
     if (workload === undefined || workload.endpoint.state !== "active") {
@@ -96,27 +96,28 @@ export class LiveMigrations implements Manager, Disposable {
       return;
     }
     const key = workloadKey(workload.id);
-    if (before !== undefined && before.key !== key) this.#enter(name, before, "settled"); // another machine
-    // Somebody may have seen it arrive before we were started.
+    if (before !== undefined && before.key !== key) this.#enter(name, before, "settled"); // another machine has the interface now
+    // An earlier run may have seen the arrival.
     const link = this.#deps.registry.interfaces.get(name)?.index;
     const { ipv4Nets, ipv6Nets, liveMigrationRole: role } = workload.endpoint;
-    const wasBetter = left.size > 0 && [...ipv4Nets, ...ipv6Nets].some((net) => left.has(routeName(link, net)));
+    const wasElevated =
+      elevated.size > 0 && [...ipv4Nets, ...ipv6Nets].some((net) => elevated.has(routeKey(link, net)));
     const present = this.phaseOf(name);
-    const next = step(wasBetter ? "arrived" : present, role);
+    const next = step(wasElevated ? "arrived" : present, role);
     if (next === present) return this.#listen(name);
     const move = this.#moves.get(name) ?? { key, id: workload.id, phase: present, endsAt: 0 };
     this.#moves.set(name, move);
     this.#enter(name, move, next);
     this.#listen(name);
-    if (present === "expected" && next === "converging") this.#deps.onArrival?.(workload); // it never said so
+    if (present === "expected" && next === "converging") this.#deps.onArrival?.(workload); // it never announced itself
   }
 
   #enter(name: string, move: Move, phase: MigrationPhase): void {
     if (move.phase !== phase) {
-      this.#deps.logger.info("a migrating workload's state changed", {
+      this.#deps.logger.info("live migration entered another phase", {
         interface: name,
         workload: move.id.workload,
-        state: phase,
+        phase,
       });
       this.#changed.add(name);
     }
@@ -129,27 +130,30 @@ export class LiveMigrations implements Manager, Disposable {
     if (phase === "settled") this.#moves.delete(name);
   }
 
-  /** Opens the ear of an expected machine as soon as its interface is there. */
+  /** Starts to listen for an expected machine as soon as its interface exists. */
   #listen(name: string): void {
     const move = this.#moves.get(name);
-    const { listen, registry, logger } = this.#deps;
+    const { watchGratuitousArp, registry, logger } = this.#deps;
     const link = registry.interfaces.get(name)?.index;
-    if (move?.phase !== "expected" || listen === undefined || link === undefined) return;
+    if (move?.phase !== "expected" || watchGratuitousArp === undefined || link === undefined) return;
     if (move.listener !== undefined && move.link === link) return;
     move.listener?.[Symbol.dispose]();
     move.link = link;
     try {
-      move.listener = listen(link, () => this.#heard(name, move));
+      move.listener = watchGratuitousArp(link, () => this.#onAnnounced(name, move));
     } catch (error) {
       delete move.listener;
-      logger.warn("cannot listen for the arrival of a migrating workload; its routes come when the move is over", {
-        interface: name,
-        error: describeError(error),
-      });
+      logger.warn(
+        "listening for the arrival of a migrating workload failed; its routes are written when the migration ends",
+        {
+          interface: name,
+          error: describeError(error),
+        },
+      );
     }
   }
 
-  #heard(name: string, move: Move): void {
+  #onAnnounced(name: string, move: Move): void {
     if (move.phase !== "expected" || this.#moves.get(name) !== move) return;
     this.#enter(name, move, "arrived");
     const workload = this.#deps.registry.activeWorkloads.get(name);
@@ -159,25 +163,25 @@ export class LiveMigrations implements Manager, Disposable {
 }
 
 function step(phase: MigrationPhase, role: "none" | "source" | "target"): MigrationPhase {
-  if (role === "source") return "settled"; // it runs here, and will leave
+  if (role === "source") return "settled"; // it still runs here
   if (role === "target") return phase === "settled" ? "expected" : phase === "converging" ? "arrived" : phase;
   return phase === "settled" ? "settled" : "converging";
 }
 
 const NONE: ReadonlySet<string> = new Set();
-const routeName = (link: number | undefined, destination: Cidr): string => `${link} ${destination}`;
+const routeKey = (link: number | undefined, destination: Cidr): string => `${link} ${destination}`;
 
-/** The routes with the better priority, by link and destination; none where it is the same as all others'. */
-export function betterRoutes(
+/** Returns the routes with the elevated priority, by link and destination; none if it equals the normal priority. */
+export function elevatedRoutes(
   routes: Pick<Routes, "list">,
   table: number,
-  better: Readonly<Record<IpVersion, number>>,
+  elevated: Readonly<Record<IpVersion, number>>,
   normal: Readonly<Record<IpVersion, number>>,
 ): ReadonlySet<string> {
   const found = new Set<string>();
   for (const version of [4, 6] as const)
-    if (better[version] !== normal[version])
+    if (elevated[version] !== normal[version])
       for (const { link, destination, priority } of routes.list({ version, table }))
-        if (priority === better[version]) found.add(routeName(link, destination));
+        if (priority === elevated[version]) found.add(routeKey(link, destination));
   return found;
 }

@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
-import type { Cidr, IpAddress } from "../../lib/ip.ts";
-import { silentLogger } from "../../lib/log.ts";
-import type { ManagerMessage } from "../manager.ts";
-import { chosenNode, LocalSubnetNeighbours } from "./local-subnet.ts";
+import type { Cidr, IpAddress } from "../../lib/ip/ip.ts";
+import { silentLogger } from "../../lib/log/log.ts";
+import type { ManagerMessage } from "../loop/manager.ts";
+import { selectNode, LocalSubnetNeighbours } from "./local-subnet.ts";
 
 function open(given: { readonly fails?: number } = {}) {
   let fails = given.fails ?? 0;
@@ -20,7 +20,7 @@ function open(given: { readonly fails?: number } = {}) {
       open: (version, name) => {
         if (fails-- > 0) throw new Error("not permitted");
         return {
-          answerFor: (addresses) => void answered.set(`${name} ${version}`, addresses),
+          setAddresses: (addresses) => void answered.set(`${name} ${version}`, addresses),
           announceAll: () => void announced++,
           [Symbol.dispose]: () => void answered.delete(`${name} ${version}`),
         };
@@ -68,7 +68,7 @@ const service = (name: string, ip: string, serviceType = "LoadBalancer"): Manage
 });
 const POOLS = [pool("192.0.2.128/25"), pool("2001:db8::8000/113")];
 
-test("FD-130 a workload's address is answered for where it lies in a plain pool and in an interface's subnet", () => {
+test("FD-130 the node replies for a workload address in a pool without encapsulation and in the subnet of an interface", () => {
   const m = open();
   m.send(up("eth0"), up("eth1"), up("cali1"), up("lo"), ...POOLS, pod(["192.0.2.200", "2001:db8::8001"]));
   expect(m.answers()).toEqual({ "eth0 4": ["192.0.2.200"], "eth0 6": ["2001:db8::8001"] });
@@ -82,7 +82,7 @@ test("FD-130 a workload's address is answered for where it lies in a plain pool 
   expect(m.answers()).toEqual({});
 });
 
-test("FD-130 a machine is answered for where it runs: not by the node it leaves, not before it has arrived", () => {
+test("FD-130 the node on which a migrating machine runs replies for it", () => {
   const m = open();
   m.send(up("eth0"), ...POOLS, pod(["192.0.2.200"], "source"));
   expect(m.answers()).toEqual({});
@@ -94,13 +94,13 @@ test("FD-130 a machine is answered for where it runs: not by the node it leaves,
   expect(m.answers()).toEqual({ "eth0 4": ["192.0.2.200"] });
 });
 
-test("FD-130 one node of all answers for a load balancer's address, and the share of one that goes is taken over", () => {
+test("FD-130 exactly one node replies for a load balancer address, and others take over the addresses of a removed node", () => {
   const nodes = ["node-a", "node-b", "node-c"];
   const addresses = Array.from({ length: 120 }, (_, i) => `192.0.2.${130 + i}` as IpAddress);
   const m = open();
   m.send(up("eth0"), ...POOLS, ...nodes.map((name) => node(name)));
   m.send(...addresses.map((address, i) => service(`s${i}`, address)));
-  const before = new Map(addresses.map((address) => [address, chosenNode(address, nodes)]));
+  const before = new Map(addresses.map((address) => [address, selectNode(address, nodes)]));
   const mine = addresses.filter((address) => before.get(address) === "node-a");
   expect(m.answers()).toEqual({ "eth0 4": [...mine].sort() });
   expect(mine.length).toBeGreaterThan(20);
@@ -111,14 +111,14 @@ test("FD-130 one node of all answers for a load balancer's address, and the shar
     if (before.get(address) !== "node-c") expect(now.has(address)).toBe(before.get(address) === "node-a");
   }
   expect(now.size).toBeGreaterThan(mine.length);
-  // Services that are none any more, or go; and a node without the family has no share.
+  // Services that change their type or are removed; and a node without the family is not selected.
   m.send(service("s0", addresses[0] ?? "", "ClusterIP"), { type: "serviceRemove", name: "s1", namespace: "ns" });
   expect(m.answers()["eth0 4"]?.includes(addresses[0] ?? "")).toBe(false);
   m.send(node("node-a", ""), service("six", "2001:db8::8009"));
   expect(m.answers()["eth0 6"]).toBeUndefined();
 });
 
-test("FD-130 everything is announced again in the interval, and an interface that cannot be listened on is tried again", () => {
+test("FD-130 all addresses are announced at the interval, and a responder that cannot be opened is retried", () => {
   const m = open({ fails: 1 });
   expect(m.send(up("eth0"), ...POOLS, pod(["192.0.2.200"]))).toEqual({ againInMs: 1000 });
   expect(m.answers()).toEqual({});

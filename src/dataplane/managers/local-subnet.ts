@@ -1,30 +1,30 @@
-// Workloads and load balancers whose addresses lie in the nodes' own subnet: whoever is on that network asks for them by
-// ARP or neighbour discovery, and one node answers. For a workload that is its node; for a load balancer's address the
-// one node that all choose alike.
+// Replies to ARP and neighbour discovery for workloads and load balancers whose addresses are in the subnet of the nodes. Other
+// hosts in this subnet send such requests, and exactly one node must reply: for a workload its node, for a load balancer the
+// node that all nodes select in the same way.
 import { createHash } from "node:crypto";
-import type { NeighbourResponder, OpenNeighbourResponder, RouteKernel } from "../../kernel/index.ts";
-import { type Cidr, cidrAddress, cidrContains, type IpAddress, type IpVersion, ipVersion } from "../../lib/ip.ts";
-import { addressBits, cidrLength, maskCidr, tryParseAddress } from "../../lib/ip.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
-import type { ApplyOutcome, Manager, ManagerMessage } from "../manager.ts";
+import type { NeighbourResponder, OpenNeighbourResponder, Rtnetlink } from "../../kernel/index.ts";
+import { type Cidr, cidrAddress, cidrContains, type IpAddress, type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
+import { addressBits, cidrLength, maskCidr, tryParseAddress } from "../../lib/ip/ip.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
+import type { ApplyOutcome, Manager, ManagerMessage } from "../loop/manager.ts";
 
 export interface LocalSubnetDeps {
   readonly hostname: string;
   readonly versions: readonly IpVersion[];
   readonly isWorkload: (interfaceName: string) => boolean;
-  /** A machine that is on its way here still runs elsewhere: nobody may be sent to us. */
+  /** True for a virtual machine that migrates to this node and still runs on another node. */
   readonly isExpected: (interfaceName: string) => boolean;
   readonly network: LocalNetwork;
-  /** How often everything is announced again; 0: never. */
+  /** Interval between announcements of all addresses; 0: never. */
   readonly refreshMs: number;
   readonly logger: Logger;
   readonly now?: () => number;
 }
 
 export interface LocalNetwork {
-  /** The networks an interface is in, of either family. */
+  /** Returns the subnets of an interface, of both families. */
   readonly subnetsOf: (interfaceName: string) => readonly Cidr[];
-  /** Nothing where the interface has no link-layer address. */
+  /** Returns undefined if the interface has no MAC address. */
   readonly open: (version: IpVersion, interfaceName: string) => NeighbourResponder | undefined;
 }
 
@@ -37,7 +37,7 @@ interface Workload {
 const RETRY_MS = 1000;
 
 export class LocalSubnetNeighbours implements Manager, Disposable {
-  readonly name = "answers in the local subnet";
+  readonly name = "local subnet neighbours";
   readonly #deps: LocalSubnetDeps;
   readonly #interfaces = new Set<string>();
   readonly #workloads = new Map<string, Workload>();
@@ -56,11 +56,11 @@ export class LocalSubnetNeighbours implements Manager, Disposable {
   }
 
   onUpdate(message: ManagerMessage): void {
-    this.#isStale = this.#remember(message) || this.#isStale;
+    this.#isStale = this.#store(message) || this.#isStale;
   }
 
-  /** Whether it is of any interest. */
-  #remember(message: ManagerMessage): boolean {
+  /** @returns true if the addresses may have changed */
+  #store(message: ManagerMessage): boolean {
     switch (message.type) {
       case "interfaceState":
       case "interfaceAddresses": {
@@ -116,12 +116,12 @@ export class LocalSubnetNeighbours implements Manager, Disposable {
   }
 
   apply(): ApplyOutcome {
-    // A machine's arrival comes by no message.
+    // The arrival of a migrating machine causes no message.
     const isWaiting = [...this.#workloads.values()].some(({ isTarget }) => isTarget);
     let hasFailed = false;
     if (this.#isStale || isWaiting) {
       this.#isStale = false;
-      hasFailed = !this.#answer();
+      hasFailed = !this.#updateResponders();
       this.#isStale = hasFailed;
     }
     const { refreshMs } = this.#deps;
@@ -141,16 +141,16 @@ export class LocalSubnetNeighbours implements Manager, Disposable {
     this.#responders.clear();
   }
 
-  /** False when an interface could not be listened on. */
-  #answer(): boolean {
-    const wanted = this.#wanted();
-    let isWhole = true;
+  /** @returns false if a responder could not be opened */
+  #updateResponders(): boolean {
+    const desired = this.#desired();
+    let isComplete = true;
     for (const [key, responder] of this.#responders)
-      if (!wanted.has(key)) {
+      if (!desired.has(key)) {
         responder[Symbol.dispose]();
         this.#responders.delete(key);
       }
-    for (const [key, { version, interfaceName, addresses }] of wanted)
+    for (const [key, { version, interfaceName, addresses }] of desired)
       try {
         let responder = this.#responders.get(key);
         if (responder === undefined) {
@@ -158,17 +158,17 @@ export class LocalSubnetNeighbours implements Manager, Disposable {
           if (responder === undefined) continue;
           this.#responders.set(key, responder);
         }
-        responder.answerFor(addresses);
+        responder.setAddresses(addresses);
       } catch (error) {
-        isWhole = false;
+        isComplete = false;
         const fields = { interface: interfaceName, ipVersion: version, error: describeError(error) };
-        this.#deps.logger.warn("cannot answer for addresses of the local subnet; trying again", fields);
+        this.#deps.logger.warn("replying for addresses of the local subnet failed; retrying", fields);
       }
-    return isWhole;
+    return isComplete;
   }
 
-  #wanted(): Map<string, { version: IpVersion; interfaceName: string; addresses: Set<IpAddress> }> {
-    const wanted = new Map<string, { version: IpVersion; interfaceName: string; addresses: Set<IpAddress> }>();
+  #desired(): Map<string, { version: IpVersion; interfaceName: string; addresses: Set<IpAddress> }> {
+    const desired = new Map<string, { version: IpVersion; interfaceName: string; addresses: Set<IpAddress> }>();
     const subnets = [...this.#interfaces].flatMap((interfaceName) =>
       this.#deps.network
         .subnetsOf(interfaceName)
@@ -182,12 +182,12 @@ export class LocalSubnetNeighbours implements Manager, Disposable {
       for (const { interfaceName, subnet } of subnets) {
         if (!isInside(subnet, address)) continue;
         const key = `${interfaceName} ${version}`;
-        const entry = wanted.get(key) ?? { version, interfaceName, addresses: new Set() };
-        wanted.set(key, entry);
+        const entry = desired.get(key) ?? { version, interfaceName, addresses: new Set() };
+        desired.set(key, entry);
         entry.addresses.add(address);
       }
     }
-    return wanted;
+    return desired;
   }
 
   *#candidates(): Iterable<IpAddress> {
@@ -196,14 +196,14 @@ export class LocalSubnetNeighbours implements Manager, Disposable {
     for (const addresses of this.#balancers.values())
       for (const address of addresses) {
         const nodes = [...this.#nodes].filter(([, versions]) => versions.has(ipVersion(address))).map(([node]) => node);
-        if (chosenNode(address, nodes) === this.#deps.hostname) yield address;
+        if (selectNode(address, nodes) === this.#deps.hostname) yield address;
       }
   }
 }
 
-/** The host's interfaces as the kernel has them. */
+/** Reads the interfaces of the host from the kernel. */
 export function networkOf(
-  { links, addresses }: Pick<RouteKernel, "links" | "addresses">,
+  { links, addresses }: Pick<Rtnetlink, "links" | "addresses">,
   open: OpenNeighbourResponder,
 ): LocalNetwork {
   return {
@@ -221,8 +221,8 @@ export function networkOf(
 const isInside = (outer: Cidr, address: IpAddress): boolean =>
   ipVersion(outer) === ipVersion(address) && cidrContains(outer, address);
 
-/** The same for everybody who knows the same nodes; a node that comes or goes moves only its own share. */
-export function chosenNode(address: IpAddress, nodes: readonly string[]): string | undefined {
+/** Selects a node by rendezvous hashing: all nodes select the same one, and a new or removed node affects only its own share. */
+export function selectNode(address: IpAddress, nodes: readonly string[]): string | undefined {
   let best: { readonly node: string; readonly rank: string } | undefined;
   for (const node of nodes) {
     const rank = createHash("sha1").update(`${node}\0${address}`).digest("hex");

@@ -1,27 +1,27 @@
 import { expect, test } from "bun:test";
 import type { NatInfo, WorkloadEndpointId } from "../../calc/index.ts";
-import type { IpAddress, IpVersion } from "../../lib/ip.ts";
-import type { LayerTable, LayerTables, RulePlane } from "../rules/layer-table.ts";
+import type { IpAddress, IpVersion } from "../../lib/ip/ip.ts";
+import type { RuleTable, RuleTables, FamilyRules } from "../rules/rule-table.ts";
 import type { Chain } from "../rules/rule.ts";
 import { chainText, plainConfig } from "../rules/testing.ts";
 import { EndpointRegistry } from "./endpoint-registry.ts";
 import { FloatingIps } from "./nat-rules.ts";
 
-/** A plane that remembers the nat chains it was offered. */
-function plane(version: IpVersion): { plane: RulePlane; text: (name: string) => string[] } {
+/** Records the chains that are set in the nat table. */
+function family(version: IpVersion): { family: FamilyRules; text: (name: string) => string[] } {
   const chains = new Map<string, Chain>();
-  const nat = { layer: "nat", version, setChain: (chain) => void chains.set(chain.name, chain) } as LayerTable;
+  const nat = { tableName: "nat", version, setChain: (chain) => void chains.set(chain.name, chain) } as RuleTable;
   const text = (name: string) => {
     const chain = chains.get(name);
     return chain?.kind === "rules" ? chainText(chain, "nat", plainConfig(), version) : ["none"];
   };
-  return { plane: { version, tables: { nat } as LayerTables, sets: undefined as never }, text };
+  return { family: { version, tables: { nat } as RuleTables, sets: undefined as never }, text };
 }
 
 function open(isEnabled: boolean) {
-  const [v4, v6] = [plane(4), plane(6)];
+  const [v4, v6] = [family(4), family(6)];
   const registry = new EndpointRegistry(() => false);
-  const manager = new FloatingIps({ planes: [v4.plane, v6.plane], registry, isEnabled });
+  const manager = new FloatingIps({ families: [v4.family, v6.family], registry, isEnabled });
   let made = 0;
   return {
     v4: v4.text,
@@ -29,9 +29,9 @@ function open(isEnabled: boolean) {
     /** Workloads with these claims: external → internal. */
     send: (orchestrator: string, ...claims: readonly Readonly<Record<string, string>>[]) => {
       for (const claim of claims) {
-        const nat = (wanted: IpVersion): NatInfo[] =>
+        const nat = (desired: IpVersion): NatInfo[] =>
           Object.entries(claim)
-            .filter(([external]) => external.includes(":") === (wanted === 6))
+            .filter(([external]) => external.includes(":") === (desired === 6))
             .map(([external, internal]) => ({ external: external as IpAddress, internal: internal as IpAddress }));
         const id: WorkloadEndpointId = { orchestrator, workload: `w${made}`, endpoint: "eth0" };
         registry.onUpdate({
@@ -61,7 +61,7 @@ const to = (external: string, internal: string) => `--destination ${external} --
 const hairpin = (internal: string, external: string) =>
   `--destination ${internal} --source ${internal} --jump SNAT --to-source ${external} --random-fully`;
 
-test("FD-053 OpenStack's workloads have their floating addresses in both families, without any setting", () => {
+test("FD-053 floating addresses of OpenStack workloads are translated in both families, without a setting", () => {
   const { send, v4, v6 } = open(false);
   send("openstack", { "203.0.113.5": "10.65.0.2", "2001:db8:f::5": "fd65::2" });
   expect(v4("cali-fip-dnat")).toEqual([to("203.0.113.5", "10.65.0.2")]);
@@ -70,7 +70,7 @@ test("FD-053 OpenStack's workloads have their floating addresses in both familie
   expect(v6("cali-fip-snat")).toEqual([hairpin("fd65::2", "2001:db8:f::5")]);
 });
 
-test("FD-054 others' have them only where the feature is on", () => {
+test("FD-054 floating addresses of other workloads are translated only if the feature is enabled", () => {
   const off = open(false);
   off.send("k8s", { "203.0.113.5": "10.65.0.2" });
   expect([off.v4("cali-fip-dnat"), off.v4("cali-fip-snat")]).toEqual([[], []]);
@@ -79,7 +79,7 @@ test("FD-054 others' have them only where the feature is on", () => {
   expect(on.v4("cali-fip-dnat")).toEqual([to("203.0.113.5", "10.65.0.2")]);
 });
 
-test("FD-054 rules are sorted; the lowest claim has an address; of several addresses the lowest answers a workload's call to itself", () => {
+test("FD-054 rules are sorted; an address belongs to the lowest internal address; hairpin traffic gets the lowest external address", () => {
   const { send, v4 } = open(true);
   send(
     "k8s",

@@ -1,10 +1,9 @@
-// Addresses that change on the way: masquerading of workloads' traffic that leaves the cluster, and floating addresses
-// that stand for a workload.
+// Keeps the NAT rules: masquerading of workload traffic that leaves the cluster, and floating addresses of workloads.
 import type { NatInfo } from "../../calc/index.ts";
-import { type IpAddress, type IpVersion, ipVersion } from "../../lib/ip.ts";
-import type { Manager, ManagerMessage } from "../manager.ts";
+import { type IpAddress, type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
+import type { Manager, ManagerMessage } from "../loop/manager.ts";
 import { type RulesConfig, SET } from "../rules/config.ts";
-import type { RulePlane } from "../rules/layer-table.ts";
+import type { FamilyRules } from "../rules/rule-table.ts";
 import {
   type Action,
   chain,
@@ -19,17 +18,17 @@ import {
 } from "../rules/rule.ts";
 import type { ActiveWorkload, EndpointRegistry } from "./endpoint-registry.ts";
 
-/** `cali-nat-outgoing`: there while a pool of the family wants it. */
+/** Keeps the chain `cali-nat-outgoing`. It is empty unless a pool of the family has outgoing NAT. */
 export class OutgoingNat implements Manager {
   readonly name = "outgoing NAT";
   readonly #config: RulesConfig;
-  readonly #planes: readonly RulePlane[];
+  readonly #families: readonly FamilyRules[];
   readonly #pools = new Map<string, IpVersion>();
   #isStale = true;
 
-  constructor(config: RulesConfig, planes: readonly RulePlane[]) {
+  constructor(config: RulesConfig, families: readonly FamilyRules[]) {
     this.#config = config;
-    this.#planes = planes;
+    this.#families = families;
   }
 
   onUpdate(message: ManagerMessage): void {
@@ -43,7 +42,7 @@ export class OutgoingNat implements Manager {
     if (!this.#isStale) return;
     this.#isStale = false;
     const versions = new Set(this.#pools.values());
-    for (const { tables, version } of this.#planes)
+    for (const { tables, version } of this.#families)
       tables.nat.setChain(chain("cali-nat-outgoing", versions.has(version) ? this.#rules(version) : []));
   }
 
@@ -56,7 +55,7 @@ export class OutgoingNat implements Manager {
       ...(protocol === undefined ? [] : [protocolIs(protocol)]),
       ...(natOutgoingInterface === undefined ? [] : [outInterface(natOutgoingInterface.replace(/\+$/, "*"))]),
     ];
-    // The configured address is of one family; the other one is masqueraded.
+    // The configured address belongs to one family; the other family is masqueraded.
     const to =
       natOutgoingAddress !== undefined && ipVersion(natOutgoingAddress) === version ? natOutgoingAddress : undefined;
     const translate = (withPorts: boolean): Action => {
@@ -75,33 +74,33 @@ export class OutgoingNat implements Manager {
   }
 }
 
-/** `cali-fip-dnat` and `cali-fip-snat`. */
+/** Keeps the chains `cali-fip-dnat` and `cali-fip-snat`. */
 export class FloatingIps implements Manager {
   readonly name = "floating addresses";
-  readonly #planes: readonly RulePlane[];
+  readonly #families: readonly FamilyRules[];
   readonly #registry: EndpointRegistry;
   readonly #isEnabled: boolean;
   readonly #dirty: Set<string>;
   #isStale = true;
 
   constructor(deps: {
-    readonly planes: readonly RulePlane[];
+    readonly families: readonly FamilyRules[];
     readonly registry: EndpointRegistry;
     readonly isEnabled: boolean;
   }) {
-    this.#planes = deps.planes;
+    this.#families = deps.families;
     this.#registry = deps.registry;
     this.#isEnabled = deps.isEnabled;
     this.#dirty = deps.registry.watchWorkloads();
   }
 
-  onUpdate(): void {} // the registry remembers
+  onUpdate(): void {} // the registry stores the messages
 
   apply(): void {
     if (this.#dirty.size === 0 && !this.#isStale) return;
     this.#dirty.clear();
     this.#isStale = false;
-    for (const { tables, version } of this.#planes) {
+    for (const { tables, version } of this.#families) {
       const owners = floatingOwners(this.#registry, version, this.#isEnabled);
       tables.nat.setChain(
         chain(
@@ -119,7 +118,7 @@ export class FloatingIps implements Manager {
   }
 }
 
-/** OpenStack's workloads have theirs in any case; others only where the feature is on. */
+/** Floating addresses of OpenStack workloads are always used, those of others only if the feature is enabled. */
 export function floatingAddresses(
   { id, endpoint }: ActiveWorkload,
   version: IpVersion,
@@ -130,8 +129,8 @@ export function floatingAddresses(
 }
 
 /**
- * External address → the internal one it stands for, sorted. Where several workloads claim one external address, the
- * lowest internal address has it, for translation and route alike.
+ * Returns the internal address for each external address, sorted. If several workloads claim one external address, it belongs
+ * to the lowest internal address, for NAT and for routes.
  */
 export function floatingOwners(
   registry: EndpointRegistry,
@@ -147,7 +146,7 @@ export function floatingOwners(
   return new Map([...owners].sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** A workload that calls itself by its floating address must see the answer come from there. */
+/** For a workload that connects to its own floating address: the reply must come from that address. */
 function hairpinRules(owners: ReadonlyMap<IpAddress, IpAddress>): Rule[] {
   const externalOf = new Map<IpAddress, IpAddress>();
   for (const [external, internal] of owners) {

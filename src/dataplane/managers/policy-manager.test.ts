@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
 import type { PolicyId, ProtoPolicy, ProtoRule } from "../../calc/index.ts";
-import { silentLogger } from "../../lib/log.ts";
-import type { ManagerMessage } from "../manager.ts";
+import { silentLogger } from "../../lib/log/log.ts";
+import type { ManagerMessage } from "../loop/manager.ts";
 import type { RulesConfig } from "../rules/config.ts";
-import type { LayerTable, RulePlane } from "../rules/layer-table.ts";
+import type { RuleTable, FamilyRules } from "../rules/rule-table.ts";
 import { SetNameOwners } from "../rules/name-owners.ts";
 import { ChainNames } from "../rules/names.ts";
 import type { Chain } from "../rules/rule.ts";
@@ -15,8 +15,8 @@ const LIMIT = 11;
 /** The chains that the manager has set in the filter table. */
 function bench(limit = LIMIT) {
   const chains = new Map<string, Chain>();
-  const table = (isKept: boolean): LayerTable => ({
-    layer: isKept ? "filter" : "raw",
+  const table = (isKept: boolean): RuleTable => ({
+    tableName: isKept ? "filter" : "raw",
     version: 4,
     setChain: (chain) => void (isKept && chains.set(chain.name, chain)),
     removeChain: (name) => void (isKept && chains.delete(name)),
@@ -24,10 +24,10 @@ function bench(limit = LIMIT) {
     setHook: () => {},
   });
   const tables = { raw: table(false), mangle: table(false), nat: table(false), filter: table(true) };
-  const planes: RulePlane[] = [{ version: 4, tables, sets: {} as RulePlane["sets"] }];
+  const families: FamilyRules[] = [{ version: 4, tables, sets: {} as FamilyRules["sets"] }];
   const names = new ChainNames(limit);
   const config = { marks: { pass: 2 }, flowLogs: false } as RulesConfig;
-  const manager = new PolicyManager({ config, names, planes, setOwners: new SetNameOwners(), logger: silentLogger });
+  const manager = new PolicyManager({ config, names, families, setOwners: new SetNameOwners(), logger: silentLogger });
   const decisions = (id: PolicyId) => {
     const chain = chains.get(names.policy("ingress", id));
     return chain?.kind === "rules" ? chain.rules.map(({ action }) => action?.kind === "decide" && action.decision) : [];
@@ -50,7 +50,7 @@ const open: ProtoPolicy = {
 const update = (of: PolicyId): ManagerMessage => ({ type: "activePolicyUpdate", id: of, policy: open });
 const remove = (of: PolicyId): ManagerMessage => ({ type: "activePolicyRemove", id: of });
 
-test("policies whose chains have one name deny everything while both are there", () => {
+test("two policies whose chains have the same name deny everything", () => {
   const { names, decisions, send } = bench();
   const byName = new Map<string, PolicyId>();
   let pair: readonly [PolicyId, PolicyId] | undefined;
@@ -77,7 +77,7 @@ test("policies whose chains have one name deny everything while both are there",
   expect(decisions(first)).toEqual([]);
 });
 
-test("policies with names of their own are not affected, and are removed", () => {
+test("policies with unique names are not affected, and are removed", () => {
   const { decisions, send } = bench(200);
   for (const name of ["a", "b"]) send(update(id(name)));
   send(remove(id("b")));

@@ -1,12 +1,12 @@
-// Policies and profiles as chains, offered to every table that might use them.
+// Keeps the chains of policies and profiles in every table that might use them.
 import type { PolicyId, ProtoPolicy, ProtoProfile, ProtoRule } from "../../calc/index.ts";
-import type { Logger } from "../../lib/log.ts";
-import type { Manager, ManagerMessage } from "../manager.ts";
+import type { Logger } from "../../lib/log/log.ts";
+import type { Manager, ManagerMessage } from "../loop/manager.ts";
 import type { RulesConfig } from "../rules/config.ts";
-import type { LayerTable, RulePlane } from "../rules/layer-table.ts";
+import type { RuleTable, FamilyRules } from "../rules/rule-table.ts";
 import { ChainOwners, type SetNameOwners } from "../rules/name-owners.ts";
 import { type ChainNames, type Direction, policyPath, policyTitle } from "../rules/names.ts";
-import { type ChainPlace, policyChain, profileChain } from "../rules/policy-chains.ts";
+import { type PolicyChainContext, policyChain, profileChain } from "../rules/policy-chains.ts";
 import type { RuleChain } from "../rules/rule.ts";
 
 const DIRECTIONS: readonly Direction[] = ["ingress", "egress"];
@@ -15,7 +15,7 @@ export class PolicyManager implements Manager {
   readonly name = "policies";
   readonly #config: RulesConfig;
   readonly #names: ChainNames;
-  readonly #planes: readonly RulePlane[];
+  readonly #families: readonly FamilyRules[];
   readonly #setOwners: SetNameOwners;
   readonly #chainOwners = new ChainOwners();
   readonly #log: Logger;
@@ -23,13 +23,13 @@ export class PolicyManager implements Manager {
   constructor(deps: {
     readonly config: RulesConfig;
     readonly names: ChainNames;
-    readonly planes: readonly RulePlane[];
+    readonly families: readonly FamilyRules[];
     readonly setOwners: SetNameOwners;
     readonly logger: Logger;
   }) {
     this.#config = deps.config;
     this.#names = deps.names;
-    this.#planes = deps.planes;
+    this.#families = deps.families;
     this.#setOwners = deps.setOwners;
     this.#log = deps.logger;
   }
@@ -47,12 +47,12 @@ export class PolicyManager implements Manager {
       const name = this.#names.policy(direction, id);
       const rules = direction === "ingress" ? policy.inboundRules : policy.outboundRules;
       const isClosed = this.#isClosed({ name, path, title: policyTitle(id), rules });
-      for (const plane of this.#planes) {
-        const built = policyChain(this.#place(plane, direction), id, policy);
+      for (const family of this.#families) {
+        const built = policyChain(this.#contextFor(family, direction), id, policy);
         const chain = isClosed ? denyAll(built, policyTitle(id)) : built;
-        for (const table of policyTables(plane)) {
-          // Only the filter table writes a policy that nothing uses yet.
-          if (chain.isForced === true && table.layer !== "filter") table.setChain({ ...chain, isForced: false });
+        for (const table of policyTables(family)) {
+          // A forced chain is written only to the filter table.
+          if (chain.isForced === true && table.tableName !== "filter") table.setChain({ ...chain, isForced: false });
           else table.setChain(chain);
         }
       }
@@ -63,7 +63,7 @@ export class PolicyManager implements Manager {
     for (const direction of DIRECTIONS) {
       const name = this.#names.policy(direction, id);
       if (!this.#release(name, policyPath(id))) continue;
-      for (const plane of this.#planes) for (const table of policyTables(plane)) table.removeChain(name);
+      for (const family of this.#families) for (const table of policyTables(family)) table.removeChain(name);
     }
   }
 
@@ -73,10 +73,10 @@ export class PolicyManager implements Manager {
       const rules = direction === "ingress" ? profile.inboundRules : profile.outboundRules;
       const title = `Profile ${profileName}`;
       const isClosed = this.#isClosed({ name, path: profileName, title, rules });
-      for (const plane of this.#planes) {
-        const built = profileChain(this.#place(plane, direction), profileName, profile);
+      for (const family of this.#families) {
+        const built = profileChain(this.#contextFor(family, direction), profileName, profile);
         const chain = isClosed ? denyAll(built, title) : built;
-        for (const table of profileTables(plane, direction)) table.setChain(chain);
+        for (const table of profileTables(family, direction)) table.setChain(chain);
       }
     }
   }
@@ -85,11 +85,12 @@ export class PolicyManager implements Manager {
     for (const direction of DIRECTIONS) {
       const name = this.#names.profile(direction, profileName);
       if (!this.#release(name, profileName)) continue;
-      for (const plane of this.#planes) for (const table of profileTables(plane, direction)) table.removeChain(name);
+      for (const family of this.#families)
+        for (const table of profileTables(family, direction)) table.removeChain(name);
     }
   }
 
-  /** Whether the chain or a set of its rules would be another object's too. */
+  /** True if the name of the chain, or of a set that its rules use, is not unique. */
   #isClosed(of: {
     readonly name: string;
     readonly path: string;
@@ -101,24 +102,24 @@ export class PolicyManager implements Manager {
     const set = owners.hasRejected ? of.rules.flatMap(setsOf).find((id) => owners.isRejected(id)) : undefined;
     if (!sharesChain && set === undefined) return false;
     this.#log.error("two names have the same hash; the policy or profile denies everything", {
-      of: of.title,
+      policy: of.title,
       ...(sharesChain ? { chain: of.name } : {}),
       ...(set === undefined ? {} : { set }),
     });
     return true;
   }
 
-  /** @returns whether the chain is to be removed; one that another owner has stays closed until that owner changes */
+  /** @returns true if the chain must be removed; a chain of another owner stays closed until that owner changes */
   #release(name: string, path: string): boolean {
     return !isHashed(name, path) || this.#chainOwners.release(name, path);
   }
 
-  #place({ version }: RulePlane, direction: Direction): ChainPlace {
+  #contextFor({ version }: FamilyRules, direction: Direction): PolicyChainContext {
     return { config: this.#config, names: this.#names, version, direction };
   }
 }
 
-/** A name that contains the whole path belongs to nobody else. */
+/** A name that contains the whole path is unique. */
 const isHashed = (name: string, path: string): boolean => !name.endsWith(path);
 
 const denyAll = (built: RuleChain, title: string): RuleChain => ({
@@ -138,7 +139,7 @@ const setsOf = (rule: ProtoRule): readonly string[] => [
   ...rule.notDstNamedPortIpSetIds,
 ];
 
-const policyTables = ({ tables }: RulePlane): readonly LayerTable[] => [tables.raw, tables.mangle, tables.filter];
-/** Host endpoints' egress profiles are also looked at after destination NAT. */
-const profileTables = ({ tables }: RulePlane, direction: Direction): readonly LayerTable[] =>
+const policyTables = ({ tables }: FamilyRules): readonly RuleTable[] => [tables.raw, tables.mangle, tables.filter];
+/** Egress profiles of host endpoints are also applied after destination NAT, in mangle. */
+const profileTables = ({ tables }: FamilyRules, direction: Direction): readonly RuleTable[] =>
   direction === "egress" ? [tables.mangle, tables.filter] : [tables.filter];

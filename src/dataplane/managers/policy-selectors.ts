@@ -1,7 +1,7 @@
-// Selectors of the policies in use: consecutive policies with one selector share a chain, so endpoints must know when
-// one changes.
+// Keeps the selectors of active policies. Consecutive policies with the same selector share a chain, so the chains of endpoints
+// must be updated when a selector changes.
 import type { PolicyId, TierInfo } from "../../calc/index.ts";
-import type { Manager, ManagerMessage } from "../manager.ts";
+import type { Manager, ManagerMessage } from "../loop/manager.ts";
 import { policyKey } from "./tier-chains.ts";
 
 export class PolicySelectors implements Manager {
@@ -19,7 +19,7 @@ export class PolicySelectors implements Manager {
     } else if (message.type === "activePolicyRemove") this.#selectors.delete(policyKey(message.id));
   }
 
-  /** What changed since the last round stays known during this one. */
+  /** Makes the changes since the last round available during this round. */
   resolve(): void {
     this.#recent = new Set(this.#changed);
     this.#changed.clear();
@@ -31,7 +31,7 @@ export class PolicySelectors implements Manager {
     return this.#recent.size > 0;
   }
 
-  /** Whether a policy of these tiers has a new selector in this round. */
+  /** True if the selector of a policy in these tiers changed in this round. */
   touches(tiers: readonly TierInfo[]): boolean {
     return tiers.some((tier) =>
       [...tier.ingressPolicies, ...tier.egressPolicies].some((id) => this.#recent.has(policyKey(id))),

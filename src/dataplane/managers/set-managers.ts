@@ -1,10 +1,10 @@
-// Managers that keep sets of addresses: those policies ask for, and those our own rules name.
-import type { Cidr, IpAddress } from "../../lib/ip.ts";
-import { cidrAddress, hostCidr, ipVersion, tryParseAddress, tryParseCidr, tryParseNetwork } from "../../lib/ip.ts";
-import { nextTurn } from "../../lib/retry.ts";
-import type { Manager, ManagerMessage } from "../manager.ts";
+// Keeps the IP sets of policies, and those of the static rules.
+import type { Cidr, IpAddress } from "../../lib/ip/ip.ts";
+import { cidrAddress, hostCidr, ipVersion, tryParseAddress, tryParseCidr, tryParseNetwork } from "../../lib/ip/ip.ts";
+import { yieldToEventLoop } from "../../lib/retry.ts";
+import type { Manager, ManagerMessage } from "../loop/manager.ts";
 import { SET } from "../rules/config.ts";
-import type { IpSets, MemberType } from "../rules/layer-table.ts";
+import type { IpSets, MemberType } from "../rules/rule-table.ts";
 import type { SetNameOwners } from "../rules/name-owners.ts";
 import type { SetId } from "../rules/rule.ts";
 
@@ -72,7 +72,7 @@ export class PolicySetsManager implements Manager {
   /** Lets other tasks run if this slice has taken long. */
   async #pause(): Promise<void> {
     if (performance.now() < this.#sliceEndMs) return;
-    await nextTurn();
+    await yieldToEventLoop();
     this.#sliceEndMs = performance.now() + SLICE_MS;
   }
 }
@@ -81,7 +81,7 @@ function* slicesOf(members: readonly string[]): Generator<readonly string[]> {
   for (let i = 0; i < members.length; i += SLICE_MEMBERS) yield members.slice(i, i + SLICE_MEMBERS);
 }
 
-/** A set that is computed from remembered state and written whole when that changed. */
+/** A set that is computed from stored messages and replaced as a whole when they change. */
 abstract class DerivedSet implements Manager {
   abstract readonly name: string;
   readonly #sets: readonly IpSets[];
@@ -96,7 +96,7 @@ abstract class DerivedSet implements Manager {
   }
 
   onUpdate(message: ManagerMessage): void {
-    if (this.remember(message)) this.#isStale = true;
+    if (this.store(message)) this.#isStale = true;
   }
 
   apply(): void {
@@ -106,12 +106,12 @@ abstract class DerivedSet implements Manager {
     for (const sets of this.#sets) sets.replace(this.#id, this.#type, members);
   }
 
-  /** Whether the message changed anything. */
-  protected abstract remember(message: ManagerMessage): boolean;
+  /** @returns true if the members may have changed */
+  protected abstract store(message: ManagerMessage): boolean;
   protected abstract members(): Iterable<string>;
 }
 
-/** Addresses of this host, on interfaces that are no workload's. */
+/** Addresses of this host, without those on workload interfaces. */
 export class ThisHostSet extends DerivedSet {
   readonly name = "addresses of this host";
   readonly #addresses = new Map<string, ReadonlySet<IpAddress>>();
@@ -121,7 +121,7 @@ export class ThisHostSet extends DerivedSet {
     super(sets, SET.thisHost, "ip");
     this.#isWorkload = isWorkload;
   }
-  protected remember(message: ManagerMessage): boolean {
+  protected store(message: ManagerMessage): boolean {
     if (message.type !== "interfaceAddresses" || this.#isWorkload(message.name)) return false;
     if (message.addresses === undefined) this.#addresses.delete(message.name);
     else this.#addresses.set(message.name, message.addresses);
@@ -132,26 +132,26 @@ export class ThisHostSet extends DerivedSet {
   }
 }
 
-/** Prefixes of pools: all of them, or those whose traffic is masqueraded when it leaves. */
+/** Prefixes of pools, for example of those with outgoing NAT. */
 export class PoolSet extends DerivedSet {
   readonly name: string;
   readonly #pools = new Map<string, Cidr>();
-  readonly #isWanted: (pool: ManagerMessage & { type: "poolUpdate" }) => boolean;
+  readonly #isDesired: (pool: ManagerMessage & { type: "poolUpdate" }) => boolean;
 
   constructor(
     sets: readonly IpSets[],
     id: string,
-    isWanted: (pool: ManagerMessage & { type: "poolUpdate" }) => boolean,
+    isDesired: (pool: ManagerMessage & { type: "poolUpdate" }) => boolean,
   ) {
     super(sets, id, "net");
     this.name = `pools ${id}`;
-    this.#isWanted = isWanted;
+    this.#isDesired = isDesired;
   }
-  protected remember(message: ManagerMessage): boolean {
+  protected store(message: ManagerMessage): boolean {
     if (message.type === "poolRemove") return this.#pools.delete(message.id);
     if (message.type !== "poolUpdate") return false;
     const before = this.#pools.get(message.id);
-    if (!this.#isWanted(message)) return this.#pools.delete(message.id);
+    if (!this.#isDesired(message)) return this.#pools.delete(message.id);
     this.#pools.set(message.id, message.cidr);
     return before !== message.cidr;
   }
@@ -160,11 +160,11 @@ export class PoolSet extends DerivedSet {
   }
 }
 
-/** A pool that only gives addresses to load balancers is no place workloads live in. */
+/** False for pools with addresses of load balancers only. */
 export const isNetworkPool = ({ allowedUses }: { readonly allowedUses: readonly string[] }): boolean =>
   !(allowedUses.length === 1 && allowedUses[0] === "LoadBalancer");
 
-/** Addresses of all nodes, and of outside hosts that may send us tunnelled packets. */
+/** Addresses of all nodes, and of external hosts that may send encapsulated packets. */
 export class AllHostsSet extends DerivedSet {
   readonly name = "addresses of all hosts";
   readonly #hosts = new Map<string, readonly string[]>();
@@ -174,7 +174,7 @@ export class AllHostsSet extends DerivedSet {
     super(sets, SET.allHosts, "net");
     this.#external = external;
   }
-  protected remember(message: ManagerMessage): boolean {
+  protected store(message: ManagerMessage): boolean {
     if (message.type === "hostMetadataRemove") return this.#hosts.delete(message.hostname);
     if (message.type !== "hostMetadataUpdate") return false;
     const addresses = [message.ipv4Addr, message.ipv6Addr].flatMap((text) => {
@@ -201,7 +201,7 @@ export class VxlanHostsSet extends DerivedSet {
     this.#external = external;
     this.#hostname = hostname;
   }
-  protected remember(message: ManagerMessage): boolean {
+  protected store(message: ManagerMessage): boolean {
     if (message.type === "vtepRemove") return this.#parents.delete(message.node);
     if (message.type !== "vtepUpdate" || message.node === this.#hostname) return false;
     const addresses = [message.parentDeviceIp, message.parentDeviceIpv6].flatMap((text) => {
@@ -224,7 +224,7 @@ export class IstioSet extends DerivedSet {
   constructor(sets: readonly IpSets[]) {
     super(sets, SET.istio, "ip");
   }
-  protected remember(message: ManagerMessage): boolean {
+  protected store(message: ManagerMessage): boolean {
     if (message.type !== "workloadEndpointUpdate" && message.type !== "workloadEndpointRemove") return false;
     const key = JSON.stringify(message.id);
     if (message.type === "workloadEndpointRemove" || !message.endpoint.isIstioAmbient)
@@ -238,7 +238,7 @@ export class IstioSet extends DerivedSet {
   }
 }
 
-/** Prefixes given as text by hand; what is none is left out (the configuration has been checked before). */
+/** Parses prefixes; invalid ones are omitted, because the configuration was validated before. */
 export function parsePrefixes(list: readonly string[], version?: 4 | 6): Cidr[] {
   return list.flatMap((text) => {
     const cidr = tryParseCidr(text);

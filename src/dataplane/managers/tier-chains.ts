@@ -1,11 +1,11 @@
-// Tiers of an endpoint as the chains its packets walk: single policies, or groups of policies that always apply together.
+// Determines the chains of an endpoint's tiers: of single policies, or of groups of policies with the same selector.
 import type { PolicyId, TierInfo } from "../../calc/index.ts";
 import { type ChainNames, type Direction, isStaged, policyGroupName } from "../rules/names.ts";
 import type { TierChains } from "../rules/endpoint-chains.ts";
 
 export const policyKey = (id: PolicyId): string => `${id.kind}/${id.namespace}/${id.name}`;
 
-/** A group of several enforced policies, with a chain of its own. */
+/** A group of several enforced policies, which has its own chain. */
 export interface PolicyGroup {
   readonly chain: string;
   readonly policyChains: readonly string[];
@@ -16,7 +16,7 @@ export interface TierPlan {
   readonly groups: readonly PolicyGroup[];
 }
 
-/** @param selectorOf the policy's selector in canonical text */
+/** @param selectorOf returns the selector of a policy as canonical text */
 export function planTiers(
   names: ChainNames,
   tiers: readonly TierInfo[],
@@ -27,7 +27,7 @@ export function planTiers(
   const groups: PolicyGroup[] = [];
   for (const tier of tiers) {
     const policies = direction === "ingress" ? tier.ingressPolicies : tier.egressPolicies;
-    if (policies.length === 0) continue; // nothing to say in this direction
+    if (policies.length === 0) continue; // the tier has no policies in this direction
     const chains: string[] = [];
     for (const members of groupsOf(policies, selectorOf)) {
       const enforced = members.filter((id) => !isStaged(id));
@@ -46,7 +46,7 @@ export function planTiers(
   return { tiers: planned, groups };
 }
 
-/** Runs of policies with equal selectors. */
+/** Groups consecutive policies with equal selectors. */
 function groupsOf(policies: readonly PolicyId[], selectorOf: (id: PolicyId) => string): PolicyId[][] {
   const groups: PolicyId[][] = [];
   let last: string | undefined;

@@ -1,9 +1,9 @@
 import { expect, test } from "bun:test";
 import type { DataplaneReport, ProtoWorkloadEndpoint } from "../../calc/index.ts";
-import { memoryRouteKernel } from "../../kernel/index.ts";
-import type { Cidr, IpAddress } from "../../lib/ip.ts";
-import { silentLogger } from "../../lib/log.ts";
-import type { ManagerMessage } from "../manager.ts";
+import { memoryRtnetlink } from "../../kernel/index.ts";
+import type { Cidr, IpAddress } from "../../lib/ip/ip.ts";
+import { silentLogger } from "../../lib/log/log.ts";
+import type { ManagerMessage } from "../loop/manager.ts";
 import { mainTableOwnership } from "../routes/ownership.ts";
 import { RouteTable } from "../routes/route-table.ts";
 import { StaleConnections } from "../routes/stale-connections.ts";
@@ -32,7 +32,7 @@ function open(
     readonly migrations?: NonNullable<WorkloadInterfacesDeps["migrations"]>;
   } = {},
 ) {
-  const kernel = memoryRouteKernel();
+  const kernel = memoryRtnetlink();
   for (const name of ["eth0", "eth1", "cali1"]) {
     kernel.links.create({ name, type: { kind: "dummy" } });
     kernel.links.set(name, { up: true });
@@ -50,7 +50,7 @@ function open(
           (version) =>
             new RouteTable({
               ...{ version, table: 254, routes: kernel.routes, ownership, logger: silentLogger },
-              forgetConnections: (addresses) => connections.flush(version, addresses),
+              flushConnections: (addresses) => connections.flush(version, addresses),
             }),
         );
   const neighbours = new StaticNeighbours(kernel.neighbours, silentLogger);
@@ -64,7 +64,7 @@ function open(
     routes: tables,
     neighbours,
     connections,
-    ...(given.migrations === undefined ? {} : { migrations: given.migrations }),
+    migrations: given.migrations,
     logger: silentLogger,
   });
   const status = new EndpointStatus(registry, (name) => workloads.isConfigured(name));
@@ -125,7 +125,7 @@ test("FD-131 workload routes carry the configured source address, protocol and p
   ]);
 });
 
-test("FD-129 with RouteSyncDisabled no route is written, and none of others is touched", async () => {
+test("FD-129 with RouteSyncDisabled, no route is written or deleted", async () => {
   const { kernel, send, round, index } = open({ withRoutes: false });
   kernel.routes.add({ destination: "10.65.0.2/32" as Cidr, link: index, protocol: 4 });
   send(endpoint({ ipv4Nets: ["10.65.0.3/32" as Cidr] }));
@@ -136,13 +136,13 @@ test("FD-129 with RouteSyncDisabled no route is written, and none of others is t
   expect(kernel.neighbours.list({ version: 4, link: index })).toEqual([]);
 });
 
-test("a workload's interface is set up before anybody tells whose it is; others are left alone", async () => {
+test("a workload interface is configured before its endpoint is known; other interfaces are not", async () => {
   const { round, written } = open();
   await round();
   expect(written).toEqual(["net/ipv6/conf/cali1/accept_ra=0", "net/ipv4/neigh/cali1/proxy_delay=0"]);
 });
 
-test("FD-128 a workload that speaks BGP finds its host by the peering addresses, on its own interface, while it is one", async () => {
+test("FD-128 the interface of a local BGP peer has the peering addresses, as long as the workload is a peer", async () => {
   const { kernel, send, round, index } = open();
   const onInterface = () =>
     ([4, 6] as const).flatMap((version) =>
@@ -162,7 +162,7 @@ test("FD-128 a workload that speaks BGP finds its host by the peering addresses,
   expect(onInterface()).toEqual([]);
 });
 
-test("FD-113 a host endpoint is as bad as its worst interface: none is an error, one that is down makes it down", async () => {
+test("FD-113 a host endpoint without an interface has an error; it is down if one of its interfaces is down", async () => {
   const { send, round, link } = open();
   const host = (endpointId: string, name: string, ips: string[] = []): ManagerMessage => ({
     type: "hostEndpointUpdate",
@@ -185,7 +185,7 @@ test("FD-113 a host endpoint is as bad as its worst interface: none is an error,
       (await round()).flatMap((r) => (r.type === "hostEndpointStatus" ? [[r.endpointId, r.status]] : [])),
     );
   expect(await statuses()).toEqual({ named: "up", missing: "error", both: "up" });
-  expect(await statuses()).toEqual({}); // told once
+  expect(await statuses()).toEqual({}); // reported once
   send(link("eth1", "down"));
   expect(await statuses()).toEqual({ both: "down" });
   send({ type: "interfaceAddresses", name: "eth1", addresses: undefined }, link("eth1", "gone"));
@@ -194,7 +194,7 @@ test("FD-113 a host endpoint is as bad as its worst interface: none is an error,
   expect(await round()).toEqual([{ type: "hostEndpointStatusRemove", endpointId: "both" }]);
 });
 
-test("FD-113 a workload is up when its link runs, it is active and its interface is configured", async () => {
+test("FD-113 a workload is up if its link is running, it is active and its interface is configured", async () => {
   const { send, round, link } = open();
   const statuses = async () => (await round()).flatMap((r) => (r.type === "workloadEndpointStatus" ? [r.status] : []));
   send(endpoint());
@@ -207,7 +207,7 @@ test("FD-113 a workload is up when its link runs, it is active and its interface
   expect(await statuses()).toEqual(["down"]);
 });
 
-test("FD-121 every address of an active workload has a route to its interface, and a permanent ARP entry where its MAC is known", async () => {
+test("FD-121 every address of an active workload has a route, and a permanent ARP entry if its MAC address is known", async () => {
   const { kernel, send, round, link, index, neighbours } = open();
   const routes = () =>
     ([4, 6] as const).flatMap((version) =>
@@ -225,8 +225,8 @@ test("FD-121 every address of an active workload has a route to its interface, a
   send(endpoint({ ...two, mac }));
   await round();
   expect(routes().sort()).toEqual(["10.65.0.2/32 link", "10.65.0.3/32 link", "fd65::2/128"]);
-  expect(entries()).toEqual([`10.65.0.2 ${mac} permanent`, `10.65.0.3 ${mac} permanent`]); // IPv6 asks
-  // One address goes, and its entry with it; a new MAC takes the old one's place.
+  expect(entries()).toEqual([`10.65.0.2 ${mac} permanent`, `10.65.0.3 ${mac} permanent`]); // not for IPv6
+  // One address is removed with its entry, and the MAC address of the other changes.
   send(endpoint({ mac: "02:00:00:00:00:09", ipv6Nets: [] }));
   await round();
   expect([routes(), entries()]).toEqual([["10.65.0.2/32 link"], ["10.65.0.2 02:00:00:00:00:09 permanent"]]);
@@ -244,7 +244,7 @@ test("FD-121 every address of an active workload has a route to its interface, a
   send(link("cali1", "up"));
   await round();
   expect(routes()).toEqual(["10.65.0.2/32 link"]);
-  // Without a MAC nobody is answered for; switched off, nothing leads there.
+  // Without a MAC address there are no entries; an inactive workload has no routes.
   send(endpoint({ ipv6Nets: [] }));
   await round();
   expect([routes(), entries()]).toEqual([["10.65.0.2/32 link"], []]);
@@ -253,7 +253,7 @@ test("FD-121 every address of an active workload has a route to its interface, a
   expect([routes(), entries()]).toEqual([[], []]);
 });
 
-test("FD-122 workload routes have the priority of their family, beside somebody's route of another priority", async () => {
+test("FD-122 workload routes have the priority of their family; routes with another priority of other programs stay", async () => {
   const { kernel, send, round, index } = open({ routePriority: { 4: 1024, 6: 700 } });
   kernel.routes.add({ destination: "10.65.0.2/32" as Cidr, link: 2, protocol: 4, priority: 50 });
   const priorities = () =>
@@ -270,7 +270,7 @@ test("FD-122 workload routes have the priority of their family, beside somebody'
   expect(priorities()).toEqual(["10.65.0.2/32 50 theirs"]);
 });
 
-test("FD-127 nothing leads to a machine that is expected, better routes to one that came, and its floating address follows", async () => {
+test("FD-127 an expected machine has no routes, an arrived one has elevated routes, also for its floating address", async () => {
   let phase: MigrationPhase = "expected";
   const changed = new Set<string>();
   const enter = (next: MigrationPhase) => {
@@ -284,7 +284,7 @@ test("FD-127 nothing leads to a machine that is expected, better routes to one t
   };
   const { kernel, send, round, index } = open({
     migrations: { phaseOf: (name) => (name === "cali1" ? phase : "settled"), takeChanged },
-    betterPriority: { 4: 512, 6: 600 },
+    elevatedPriority: { 4: 512, 6: 600 },
     floatingIps: true,
   });
   const routes = () =>

@@ -1,13 +1,13 @@
-// The host side of workloads' interfaces: kernel settings, the routes to their addresses, their ARP entries, and the
-// address local BGP peers speak to.
+// Configures the host side of workload interfaces: sysctls, routes to the workload, static ARP entries, and the address for
+// BGP sessions with the workload.
 import { type Addresses, hasErrno, setSysctl, type SysctlPath, type Sysctls } from "../../kernel/index.ts";
-import { type Cidr, cidrAddress, hostCidr, type IpAddress, type IpVersion, tryParseAddress } from "../../lib/ip.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
+import { type Cidr, cidrAddress, hostCidr, type IpAddress, type IpVersion, tryParseAddress } from "../../lib/ip/ip.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
 import type { KernelSetting } from "../interfaces/kernel-settings.ts";
-import type { ApplyOutcome, Manager, ManagerMessage } from "../manager.ts";
+import type { ApplyOutcome, Manager, ManagerMessage } from "../loop/manager.ts";
 import type { RouteTable } from "../routes/route-table.ts";
 import type { StaleConnections } from "../routes/stale-connections.ts";
-import type { WantedRoute } from "../routes/wanted-routes.ts";
+import type { DesiredRoute } from "../routes/desired-routes.ts";
 import type { StaticNeighbours } from "../routes/static-neighbours.ts";
 import { type ActiveWorkload, type EndpointRegistry, workloadKey } from "./endpoint-registry.ts";
 import type { LiveMigrations, MigrationPhase } from "./live-migrations.ts";
@@ -19,18 +19,18 @@ export interface WorkloadInterfacesConfig {
   readonly routeProtocol: number;
   readonly routeSource: Readonly<Partial<Record<IpVersion, IpAddress>>>;
   readonly routePriority: Readonly<Record<IpVersion, number>>;
-  /** Of a machine that just arrived from another node. */
-  readonly betterPriority?: Readonly<Record<IpVersion, number>>;
+  /** The priority during a live migration to this node. */
+  readonly elevatedPriority?: Readonly<Record<IpVersion, number>>;
 }
 
 export interface WorkloadInterfacesDeps {
   readonly config: WorkloadInterfacesConfig;
   readonly registry: EndpointRegistry;
-  /** By its name, whether or not we know the workload behind it. */
+  /** Decides by name, even if the workload is not known. */
   readonly isWorkload: (interfaceName: string) => boolean;
   readonly sysctls: Sysctls;
   readonly addresses: Addresses;
-  /** None when something else writes routes. */
+  /** Empty if Felix does not write routes. */
   readonly routes: readonly RouteTable[];
   readonly neighbours: StaticNeighbours;
   readonly connections: Pick<StaleConnections, "setInterface" | "resolveOwners">;
@@ -44,10 +44,10 @@ export class WorkloadInterfaces implements Manager {
   readonly name = "workload interfaces";
   readonly #deps: WorkloadInterfacesDeps;
   readonly #dirty: Set<string>;
-  readonly #placed = new Map<string, readonly WantedRoute[]>();
+  readonly #placed = new Map<string, readonly DesiredRoute[]>();
   readonly #arp = new Map<string, readonly IpAddress[]>();
-  readonly #floating = new Map<string, WantedRoute>();
-  /** Interfaces whose settings are written. */
+  readonly #floating = new Map<string, DesiredRoute>();
+  /** Interfaces whose sysctls are written. */
   readonly #configured = new Set<string>();
   readonly #peeringAddresses = new Map<string, string>();
   readonly #defaultRpFilter: string;
@@ -59,13 +59,13 @@ export class WorkloadInterfaces implements Manager {
     this.#defaultRpFilter = readOr(deps.sysctls, ["net", "ipv4", "conf", "default", "rp_filter"], "1");
   }
 
-  /** Whether the kernel settings of a workload's interface are in place. */
+  /** True if the sysctls of a workload interface are written. */
   isConfigured(interfaceName: string): boolean {
     return this.#configured.has(interfaceName);
   }
 
-  /** The settings of all interfaces that are in place. */
-  *writtenSettings(): Iterable<KernelSetting> {
+  /** Returns the sysctls of all configured interfaces. */
+  *desiredSettings(): Iterable<KernelSetting> {
     for (const name of this.#configured) yield* this.#settings(name);
   }
 
@@ -99,48 +99,49 @@ export class WorkloadInterfaces implements Manager {
   #applyRoutes(name: string, workload: ActiveWorkload | undefined): void {
     const { routes, neighbours } = this.#deps;
     const isActive = workload?.endpoint.state === "active";
-    const wanted = isActive ? this.#routesOf(workload) : [];
-    const keep = new Set(wanted.map((route) => `${route.destination} ${route.priority}`));
+    const desired = isActive ? this.#routesOf(workload) : [];
+    const keep = new Set(desired.map((route) => `${route.destination} ${route.priority}`));
     for (const table of routes) {
-      const ofFamily = (route: WantedRoute) => route.destination.includes(":") === (table.version === 6);
+      const ofFamily = (route: DesiredRoute) => route.destination.includes(":") === (table.version === 6);
       for (const route of this.#placed.get(name) ?? [])
         if (ofFamily(route) && !keep.has(`${route.destination} ${route.priority}`))
           table.remove("localWorkload", route);
-      for (const route of wanted) if (ofFamily(route)) table.set("localWorkload", route);
+      for (const route of desired) if (ofFamily(route)) table.set("localWorkload", route);
       if (workload !== undefined && isActive && this.#phaseOf(name) === "expected")
         for (const net of table.version === 4 ? workload.endpoint.ipv4Nets : workload.endpoint.ipv6Nets)
           table.forbid(net);
     }
-    if (wanted.length > 0) this.#placed.set(name, wanted);
+    if (desired.length > 0) this.#placed.set(name, desired);
     else this.#placed.delete(name);
-    this.#setConnectionOwner(name, workload, wanted);
+    this.#setConnectionOwner(name, workload, desired);
 
     const mac = workload?.endpoint.mac ?? "";
-    // Without routes of ours the addresses are somebody else's business too.
-    const answered = isActive && mac !== "" && routes.length > 0 ? this.#answeredAddresses(workload) : [];
-    for (const address of this.#arp.get(name) ?? []) if (!answered.includes(address)) neighbours.remove(name, address);
-    for (const address of answered) neighbours.set(name, address, mac);
-    if (answered.length > 0) this.#arp.set(name, answered);
+    // If Felix does not write routes, it does not write ARP entries either.
+    const arpAddresses = isActive && mac !== "" && routes.length > 0 ? this.#arpAddressesOf(workload) : [];
+    for (const address of this.#arp.get(name) ?? [])
+      if (!arpAddresses.includes(address)) neighbours.remove(name, address);
+    for (const address of arpAddresses) neighbours.set(name, address, mac);
+    if (arpAddresses.length > 0) this.#arp.set(name, arpAddresses);
     else this.#arp.delete(name);
   }
 
-  #setConnectionOwner(name: string, workload: ActiveWorkload | undefined, wanted: readonly WantedRoute[]): void {
+  #setConnectionOwner(name: string, workload: ActiveWorkload | undefined, desired: readonly DesiredRoute[]): void {
     const { connections, registry } = this.#deps;
-    if (workload === undefined || wanted.length === 0) return connections.setInterface(name, undefined);
+    if (workload === undefined || desired.length === 0) return connections.setInterface(name, undefined);
     connections.setInterface(name, {
       endpoint: workloadKey(workload.id),
-      destinations: wanted.map(({ destination }) => destination),
+      destinations: desired.map(({ destination }) => destination),
       link: registry.interfaces.get(name),
     });
   }
 
-  #answeredAddresses(workload: ActiveWorkload): IpAddress[] {
+  #arpAddressesOf(workload: ActiveWorkload): IpAddress[] {
     const floating = floatingAddresses(workload, 4, this.#deps.config.floatingIps);
     return [...workload.endpoint.ipv4Nets.map(cidrAddress), ...floating.map(({ external }) => external)];
   }
 
-  /** None to a machine that still runs elsewhere. */
-  #routesOf({ endpoint }: ActiveWorkload): WantedRoute[] {
+  /** Returns no routes for a virtual machine that still runs on another node. */
+  #routesOf({ endpoint }: ActiveWorkload): DesiredRoute[] {
     if (this.#phaseOf(endpoint.name) === "expected") return [];
     return [...endpoint.ipv4Nets, ...endpoint.ipv6Nets].map((net) => this.#route(endpoint.name, net));
   }
@@ -149,9 +150,9 @@ export class WorkloadInterfaces implements Manager {
     return this.#deps.migrations?.phaseOf(interfaceName) ?? "settled";
   }
 
-  #route(interfaceName: string, destination: Cidr): WantedRoute {
+  #route(interfaceName: string, destination: Cidr): DesiredRoute {
     const version = destination.includes(":") ? 6 : 4;
-    const { routeProtocol, routeSource, routePriority, betterPriority = routePriority } = this.#deps.config;
+    const { routeProtocol, routeSource, routePriority, elevatedPriority = routePriority } = this.#deps.config;
     const isSettled = this.#phaseOf(interfaceName) === "settled";
     const source = routeSource[version];
     return {
@@ -159,32 +160,32 @@ export class WorkloadInterfaces implements Manager {
       interfaceName,
       scope: "link",
       protocol: routeProtocol,
-      priority: (isSettled ? routePriority : betterPriority)[version],
-      ...(source === undefined ? {} : { source }),
+      priority: (isSettled ? routePriority : elevatedPriority)[version],
+      source,
     };
   }
 
-  /** A floating address leads to the workload its translation names, and to no other that claims it. */
+  /** A floating address is routed to the workload that its NAT rule selects, and to no other that claims it. */
   #applyFloating(): void {
     const { registry, routes } = this.#deps;
     for (const table of routes) {
       const { floatingIps } = this.#deps.config;
       const owners = floatingOwners(registry, table.version, floatingIps);
-      const wanted = new Map<string, WantedRoute>();
+      const desired = new Map<string, DesiredRoute>();
       for (const workload of owners.size === 0 ? [] : registry.activeWorkloads.values()) {
         const { endpoint } = workload;
         if (endpoint.state !== "active" || this.#phaseOf(endpoint.name) === "expected") continue;
         for (const { external, internal } of floatingAddresses(workload, table.version, floatingIps))
-          if (owners.get(external) === internal) wanted.set(external, this.#route(endpoint.name, hostCidr(external)));
+          if (owners.get(external) === internal) desired.set(external, this.#route(endpoint.name, hostCidr(external)));
       }
       for (const [external, route] of this.#floating) {
         if (external.includes(":") !== (table.version === 6)) continue;
-        const now = wanted.get(external);
+        const now = desired.get(external);
         if (now !== undefined && now.interfaceName === route.interfaceName && now.priority === route.priority) continue;
         table.remove("localWorkload", route);
         this.#floating.delete(external);
       }
-      for (const [external, route] of wanted) {
+      for (const [external, route] of desired) {
         table.set("localWorkload", route);
         this.#floating.set(external, route);
       }
@@ -193,11 +194,11 @@ export class WorkloadInterfaces implements Manager {
 
   // --- settings --------------------------------------------------------------------------------------------------------
 
-  /** False when they must be tried again. */
+  /** @returns false if the sysctls must be written again */
   #applySettings(name: string, workload: ActiveWorkload | undefined): boolean {
     const isUp = this.#deps.registry.interfaces.get(name)?.state === "up";
     if (!isUp || !(workload !== undefined || this.#deps.isWorkload(name))) {
-      this.#configured.delete(name); // a new interface of the name has its own settings
+      this.#configured.delete(name); // a new interface with this name has default settings
       this.#peeringAddresses.delete(name);
       return true;
     }
@@ -206,8 +207,8 @@ export class WorkloadInterfaces implements Manager {
       this.#writePeeringAddress(name, workload?.endpoint.localBgpPeer !== undefined);
     } catch (error) {
       this.#configured.delete(name);
-      if (hasErrno(error, "ENOENT", "ENODEV")) return true; // gone meanwhile: its next state brings us back
-      this.#deps.logger.warn("workload interface could not be configured; trying again", {
+      if (hasErrno(error, "ENOENT", "ENODEV")) return true; // the interface was deleted
+      this.#deps.logger.warn("configuring a workload interface failed; retrying", {
         interface: name,
         error: describeError(error),
       });
@@ -232,7 +233,7 @@ export class WorkloadInterfaces implements Manager {
     const endpoint = this.#deps.registry.activeWorkloads.get(name)?.endpoint;
     const maySpoof = (endpoint?.allowSpoofedSourcePrefixes.length ?? 0) > 0;
     const settings: KernelSetting[] = [
-      // A workload must not give the host a default route. Without IPv6 in the kernel there is nothing to write.
+      // A workload must not set a default route of the host. Optional, because the kernel may not have IPv6.
       { path: v6("accept_ra"), value: 0, isOptional: true },
       { path: v4("route_localnet"), value: 1 },
       { path: ["net", "ipv4", "neigh", name, "proxy_delay"], value: 0, isOptional: true },
@@ -244,19 +245,19 @@ export class WorkloadInterfaces implements Manager {
     return [...settings, { path: v6("proxy_ndp"), value: 1 }, { path: v6("forwarding"), value: 1 }];
   }
 
-  /** The address a workload that speaks BGP finds its host by. */
+  /** Assigns the address for BGP sessions with the workload. */
   #writePeeringAddress(name: string, isPeer: boolean): void {
     const link = this.#deps.registry.interfaces.get(name)?.index;
     if (link === undefined) return;
-    const wanted = isPeer ? this.#deps.config.versions.flatMap((v) => this.#peering[v] ?? []) : [];
-    const text = wanted.join(" ");
+    const desired = isPeer ? this.#deps.config.versions.flatMap((v) => this.#peering[v] ?? []) : [];
+    const text = desired.join(" ");
     const before = this.#peeringAddresses.get(name);
     if (before === text || (before === undefined && text === "")) return;
     const { addresses } = this.#deps;
     const length = (address: IpAddress) => (address.includes(":") ? 128 : 32);
-    for (const address of (before ?? "").split(" ").filter((a) => a !== "" && !wanted.includes(a as IpAddress)))
+    for (const address of (before ?? "").split(" ").filter((a) => a !== "" && !desired.includes(a as IpAddress)))
       addresses.delete({ link, address: address as IpAddress, length: length(address as IpAddress) });
-    for (const address of wanted) addresses.replace({ link, address, length: length(address), scope: "link" });
+    for (const address of desired) addresses.replace({ link, address, length: length(address), scope: "link" });
     this.#peeringAddresses.set(name, text);
   }
 }

@@ -1,11 +1,11 @@
-// The chains of workload endpoints, and the dispatch that leads packets to them. An interface that looks like a workload's
-// but has no endpoint is dropped: that holds while the agent starts, stops or does not know the endpoint yet.
+// Keeps the chains of workload endpoints, and the dispatch chains that lead to them. Packets of an interface with a workload
+// prefix but without an endpoint are dropped, also before Felix has received the endpoint.
 import type { ProtoWorkloadEndpoint } from "../../calc/index.ts";
-import type { Cidr } from "../../lib/ip.ts";
-import type { Manager } from "../manager.ts";
+import type { Cidr } from "../../lib/ip/ip.ts";
+import type { Manager } from "../loop/manager.ts";
 import type { RulesConfig } from "../rules/config.ts";
 import { denyAction, endpointChain, type EndpointChainInput } from "../rules/endpoint-chains.ts";
-import type { RulePlane } from "../rules/layer-table.ts";
+import type { FamilyRules } from "../rules/rule-table.ts";
 import type { ChainNames, Direction, EndpointChainKind } from "../rules/names.ts";
 import { accept, chain, inInterface, isNet, type Rule } from "../rules/rule.ts";
 import type { ChainPlacer } from "./chain-placer.ts";
@@ -16,7 +16,7 @@ import { planTiers } from "./tier-chains.ts";
 export interface EndpointRulesDeps {
   readonly config: RulesConfig;
   readonly names: ChainNames;
-  readonly planes: readonly RulePlane[];
+  readonly families: readonly FamilyRules[];
   readonly registry: EndpointRegistry;
   readonly selectors: PolicySelectors;
   readonly placer: ChainPlacer;
@@ -27,7 +27,7 @@ export class WorkloadRules implements Manager {
   readonly #deps: EndpointRulesDeps;
   readonly #dirty: Set<string>;
   readonly #targets = new Set<string>();
-  /** Sources a workload may use although no route leads back to it, by interface. */
+  /** Source prefixes that a workload may use although no route leads to it, by interface. */
   readonly #spoofing = new Map<string, readonly Cidr[]>();
   #isDispatchStale = true;
   #isSpoofingStale = true;
@@ -37,7 +37,7 @@ export class WorkloadRules implements Manager {
     this.#dirty = deps.registry.watchWorkloads();
   }
 
-  onUpdate(): void {} // the registry remembers
+  onUpdate(): void {} // the registry stores the messages
 
   apply(): void {
     const { registry, selectors } = this.#deps;
@@ -65,7 +65,7 @@ export class WorkloadRules implements Manager {
     );
     placer.place(
       owner,
-      inputs.map(({ input }) => ({ layer: "filter", chain: endpointChain(config, input) })),
+      inputs.map(({ input }) => ({ tableName: "filter", chain: endpointChain(config, input) })),
       inputs.flatMap(({ groups }) => groups),
     );
     if (this.#targets.has(interfaceName)) return;
@@ -92,7 +92,7 @@ export class WorkloadRules implements Manager {
 
   #applyDispatch(): void {
     this.#isDispatchStale = false;
-    const { config, names, planes } = this.#deps;
+    const { config, names, families } = this.#deps;
     const otherwise: Rule[] = [{ action: denyAction(config), comments: ["Unknown interface"] }];
     const sorted = [...this.#targets].sort();
     const targets = (kind: EndpointChainKind) => new Map(sorted.map((name) => [name, names.endpoint(kind, name)]));
@@ -104,7 +104,7 @@ export class WorkloadRules implements Manager {
       targets: targets("fromWorkload"),
     } as const;
     const to = { ...dispatch, name: "cali-to-wl-dispatch", direction: "out", targets: targets("toWorkload") } as const;
-    for (const { tables } of planes) {
+    for (const { tables } of families) {
       tables.filter.setChain(from);
       tables.filter.setChain(to);
     }
@@ -121,7 +121,7 @@ export class WorkloadRules implements Manager {
   #applySpoofing(): void {
     this.#isSpoofingStale = false;
     const sorted = [...this.#spoofing].sort(([a], [b]) => (a < b ? -1 : 1));
-    for (const { tables, version } of this.#deps.planes) {
+    for (const { tables, version } of this.#deps.families) {
       const rules = sorted.flatMap(([name, prefixes]) =>
         prefixes
           .filter((prefix) => prefix.includes(":") === (version === 6))

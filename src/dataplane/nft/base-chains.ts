@@ -1,8 +1,8 @@
-// The chains of ours that the kernel shows packets to: which hook, and when among others there.
+// The base chains of calico-ts: the hook, type and priority of each.
 import type { BaseChain } from "../../kernel/index.ts";
-import type { Layer } from "../rules/rule.ts";
+import type { TableName } from "../rules/rule.ts";
 
-export type BaseChains = Readonly<Record<Layer, Readonly<Record<string, BaseChain>>>>;
+export type BaseChains = Readonly<Record<TableName, Readonly<Record<string, BaseChain>>>>;
 
 export const BASE_CHAINS: BaseChains = {
   raw: {
@@ -16,7 +16,7 @@ export const BASE_CHAINS: BaseChains = {
   nat: {
     PREROUTING: { type: "nat", hook: "prerouting", priority: -100, policy: "accept" },
     OUTPUT: { type: "nat", hook: "output", priority: 110, policy: "accept" },
-    // After kube-proxy, which masquerades by a mark of its own.
+    // After the rules of kube-proxy, which masquerades packets with its own mark.
     POSTROUTING: { type: "nat", hook: "postrouting", priority: 110, policy: "accept" },
   },
   filter: {

@@ -1,21 +1,22 @@
 import { expect, test } from "bun:test";
 import { Flowtable } from "./flowtable.ts";
+import { changesIn } from "./phases.ts";
 
 const table = { family: "ip", name: "calico" } as const;
 const at = { table, flowtable: "calico" } as const;
 
-test("FD-105 the flowtable is made with the devices that exist, grows and shrinks by differences, and goes when unwanted", () => {
+test("FD-105 the flowtable is created with existing devices, updated by differences, and deleted when not desired", () => {
   const links = new Set(["cali1", "cali2", "eth0"]);
   const flows = new Flowtable(table, "calico", (name) => links.has(name));
   const commit = () => {
-    const changes = [...flows.creation(), ...flows.removal()];
+    const changes = changesIn([flows.changes()], ["create", "remove"]);
     flows.committed();
     expect(flows.hasChanges).toBe(false);
     return changes;
   };
   flows.found(undefined);
   expect(flows.hasChanges).toBe(false);
-  // One that is not there must not be named: the kernel would refuse everything else with it.
+  // The kernel would reject the whole transaction because of a missing device.
   flows.set(new Set(["cali2", "cali1", "gone"]));
   expect(flows.hasChanges).toBe(true);
   expect(commit()).toEqual([{ op: "addFlowtable", ...at, priority: 0, devices: ["cali1", "cali2"] }]);
@@ -23,12 +24,12 @@ test("FD-105 the flowtable is made with the devices that exist, grows and shrink
   expect(flows.hasChanges).toBe(true);
   expect(commit()).toEqual([{ op: "addFlowtable", ...at, priority: 0, devices: ["gone"] }]);
   flows.set(new Set(["cali1", "eth0"]));
-  links.delete("gone"); // a device that vanishes leaves the flowtable by itself
+  links.delete("gone"); // the kernel removes a deleted device from the flowtable
   expect(commit()).toEqual([
     { op: "addFlowtable", ...at, priority: 0, devices: ["eth0"] },
     { op: "deleteFlowtable", ...at, devices: ["cali2"] },
   ]);
-  // Somebody else removed a device, or the whole of it.
+  // Another program removed a device, or the whole flowtable.
   flows.found(["cali1"]);
   expect(commit()).toEqual([{ op: "addFlowtable", ...at, priority: 0, devices: ["eth0"] }]);
   flows.found(undefined);

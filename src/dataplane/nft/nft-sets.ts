@@ -1,4 +1,4 @@
-// Sets of addresses of one family in nftables. A set of single addresses is a hash set; one that contains a prefix is an
+// Keeps the IP sets of one family in an nftables table. A set of single addresses is a hash set; one that contains a prefix is an
 // interval set, in which each change costs the kernel more (20 ms instead of 0.01 ms with 100,000 members). The members
 // alone decide. When the kind of a set changes, a set of the other kind is added, the chains that refer to it are
 // rewritten, and the old set is deleted, all in one transaction.
@@ -8,7 +8,6 @@
 import {
   addressElement,
   concatenate,
-  type DumpedElement,
   type DumpedSet,
   type ElementList,
   keyTypeId,
@@ -27,17 +26,18 @@ import {
   hostCidr,
   type IpAddress,
   type IpVersion,
-} from "../../lib/ip.ts";
-import { PrefixCover } from "../../lib/prefix-cover.ts";
+} from "../../lib/ip/ip.ts";
+import { PrefixCover } from "../../lib/ip/prefix-cover.ts";
 import { MemberDelta } from "../rules/member-delta.ts";
-import type { IpSets, MemberType } from "../rules/layer-table.ts";
+import type { IpSets, MemberType } from "../rules/rule-table.ts";
 import { protocolNumber, type SetId } from "../rules/rule.ts";
 import { familyMember, familyMembers } from "../rules/set-members.ts";
+import type { PhasedChanges } from "./phases.ts";
 import { nftSetName } from "./render.ts";
 
 type SetKind = "hosts" | "nets" | "services";
 
-interface OurSet {
+interface DesiredSet {
   readonly id: SetId;
   readonly memberType: MemberType;
   /** Members that the kernel's set must contain: all, without prefixes inside others. */
@@ -60,9 +60,9 @@ const NFT_SET_TIMEOUT = 16;
  */
 const MOST_LISTED = 10_000;
 
-/** What is known about the kernel's sets besides their list. */
+/** Additional knowledge about the kernel's sets. */
 export interface ReadOptions {
-  /** Nobody else has written to nftables since the sets were last read or written. */
+  /** True if no other program has written to nftables since the sets were last read or written. */
   readonly isUntouched?: boolean;
   /** How long the content of a set that is too large to list is assumed to be unchanged; 0: forever. */
   readonly trustMs?: number;
@@ -71,15 +71,15 @@ export interface ReadOptions {
 export class NftSets implements IpSets {
   readonly version: IpVersion;
   readonly #table: TableRef;
-  readonly #sets = new Map<SetId, OurSet>();
+  readonly #sets = new Map<SetId, DesiredSet>();
   readonly #dirty = new Set<SetId>();
-  /** Names of sets in the kernel that are not wanted, or not as they are. */
+  /** Names of sets in the kernel that are not desired, or have the wrong type. */
   readonly #surplus = new Set<string>();
   readonly #onRename: (set: SetId) => void;
-  /** Rejected by the kernel: left as they are until they are tried again. */
-  readonly #aside = new Set<SetId>();
+  /** Rejected by the kernel: not written until they are tried again. */
+  readonly #rejected = new Set<SetId>();
 
-  /** @param onRename the set is about to be added under this or another name: chains that refer to it must be rewritten */
+  /** @param onRename called if a set will be added, perhaps with another name: the chains that use it must be rewritten */
   constructor(version: IpVersion, table: TableRef, onRename: (set: SetId) => void) {
     this.version = version;
     this.#table = table;
@@ -123,24 +123,25 @@ export class NftSets implements IpSets {
     if (set === undefined) return;
     this.#sets.delete(id);
     this.#dirty.delete(id);
-    this.#aside.delete(id);
+    this.#rejected.delete(id);
     if (set.written !== undefined) this.#surplus.add(this.#nameFor(set, set.written));
   }
 
-  /** The set of this name is not written for now; nothing when there is none, or it is aside already. */
-  setAside(name: string): SetId | undefined {
+  /** Stops writing the set with this name. Returns undefined if there is none, or it is already marked. */
+  markRejected(name: string): SetId | undefined {
     for (const id of this.#sets.keys())
-      if (this.nameOf(id) === name && !this.#aside.has(id)) {
-        this.#aside.add(id);
+      if (this.nameOf(id) === name && !this.#rejected.has(id)) {
+        this.#rejected.add(id);
         this.#dirty.delete(id);
         return id;
       }
     return undefined;
   }
 
-  takeBack(): void {
-    const ids = [...this.#aside];
-    this.#aside.clear();
+  /** Writes all rejected sets again. */
+  clearRejected(): void {
+    const ids = [...this.#rejected];
+    this.#rejected.clear();
     for (const id of ids) {
       const set = this.#sets.get(id);
       if (set === undefined) continue;
@@ -149,10 +150,10 @@ export class NftSets implements IpSets {
     }
   }
 
-  /** The kernel's sets, as they were found. Elements are read only for sets that could be ours. */
+  /** Records the sets that the kernel has. Elements are read only if a set has the desired type. */
   found(
     dumped: readonly DumpedSet[],
-    elementsOf: (name: string) => readonly DumpedElement[],
+    elementsOf: (name: string) => readonly SetElement[],
     options: ReadOptions = {},
   ): void {
     this.#surplus.clear();
@@ -173,16 +174,7 @@ export class NftSets implements IpSets {
     }
   }
 
-  /** The table is gone with everything in it. */
-  lost(): void {
-    this.#surplus.clear();
-    for (const [id, set] of this.#sets) {
-      set.written = undefined;
-      this.#touch(id);
-    }
-  }
-
-  /** Requests that the chains be rewritten that refer to sets which will be added. */
+  /** Calls `onRename` for sets that will be added. Must be called before changes are computed. */
   renameUsers(): void {
     for (const id of this.#dirty) {
       const set = this.#sets.get(id);
@@ -190,12 +182,16 @@ export class NftSets implements IpSets {
     }
   }
 
-  /** Deletes sets whose names are needed; the chains that refer to them have been flushed. */
-  deletionsBefore(): NftChange[] {
-    return this.#deletions((name, added) => added.has(name));
+  changes(): PhasedChanges {
+    return {
+      // If a set of another kind has the name of a set to add, it is deleted first. Chains that refer to it are flushed.
+      release: this.#deletions((name, added) => added.has(name)),
+      create: this.#additions(),
+      remove: this.#deletions((name, added) => !added.has(name)),
+    };
   }
 
-  changes(): NftChange[] {
+  #additions(): NftChange[] {
     const table = this.#table;
     const changes: NftChange[] = [];
     for (const id of this.#dirty) {
@@ -207,9 +203,9 @@ export class NftSets implements IpSets {
       if (isNew) changes.push({ op: "addSet", table, set: name, type: this.#type(kind) });
       if (isNew || set.needsRefill) {
         if (!isNew) changes.push({ op: "flushSet", table, set: name });
-        const { size } = set.members.wanted;
+        const { size } = set.members.desired;
         // In address order: the kernel inserts them in two thirds of the time.
-        const all = () => set.cover?.outermost() ?? set.members.wanted;
+        const all = () => set.cover?.outermost() ?? set.members.desired;
         if (size > 0) changes.push({ op: "addElements", table, set: name, elements: this.#elements(kind, all, size) });
         continue;
       }
@@ -221,11 +217,7 @@ export class NftSets implements IpSets {
     return changes;
   }
 
-  deletionsAfter(): NftChange[] {
-    return this.#deletions((name, added) => !added.has(name));
-  }
-
-  /** The transaction went through. */
+  /** Must be called after the changes were committed. */
   committed(): void {
     for (const id of this.#dirty) {
       const set = this.#sets.get(id);
@@ -255,12 +247,12 @@ export class NftSets implements IpSets {
       .map((set) => ({ op: "deleteSet", table: this.#table, set }) as const);
   }
 
-  #nameFor({ id, memberType }: OurSet, kind: SetKind): string {
+  #nameFor({ id, memberType }: DesiredSet, kind: SetKind): string {
     const name = nftSetName(this.version, id);
     return kind === "hosts" && memberType === "net" ? `${name}-hash` : name;
   }
 
-  #create(id: SetId, memberType: MemberType): OurSet {
+  #create(id: SetId, memberType: MemberType): DesiredSet {
     const members = new MemberDelta();
     const cover =
       memberType === "net"
@@ -269,7 +261,7 @@ export class NftSets implements IpSets {
             removed: (prefix) => members.delete(prefix),
           })
         : undefined;
-    const set: OurSet = {
+    const set: DesiredSet = {
       ...{ id, memberType, members, cover },
       ...{ written: undefined, needsRefill: false, knownAtMs: Number.NEGATIVE_INFINITY },
     };
@@ -278,19 +270,19 @@ export class NftSets implements IpSets {
   }
 
   #touch(id: SetId): void {
-    if (!this.#aside.has(id)) this.#dirty.add(id);
+    if (!this.#rejected.has(id)) this.#dirty.add(id);
   }
 
-  #setMembers(set: OurSet, members: ReadonlySet<string>): void {
+  #setMembers(set: DesiredSet, members: ReadonlySet<string>): void {
     if (set.cover === undefined) return set.members.replace(members);
     for (const member of set.cover) if (!members.has(member)) set.cover.delete(member);
     for (const member of members) set.cover.add(member as Cidr);
   }
-  #addMember(set: OurSet, member: string): void {
+  #addMember(set: DesiredSet, member: string): void {
     if (set.cover === undefined) set.members.add(member);
     else set.cover.add(member as Cidr);
   }
-  #deleteMember(set: OurSet, member: string): void {
+  #deleteMember(set: DesiredSet, member: string): void {
     if (set.cover === undefined) set.members.delete(member);
     else set.cover.delete(member as Cidr);
   }
@@ -304,11 +296,11 @@ export class NftSets implements IpSets {
   #isOfKind(set: DumpedSet, kind: SetKind): boolean {
     const type = this.#type(kind);
     const hasInterval = (set.flags & NFT_SET_INTERVAL) !== 0;
-    const hasTimeout = (set.flags & NFT_SET_TIMEOUT) !== 0; // our elements must not expire
+    const hasTimeout = (set.flags & NFT_SET_TIMEOUT) !== 0; // elements must not expire
     return set.keyType === keyTypeId(type.key) && hasInterval === (type.interval === true) && !hasTimeout;
   }
 
-  /** Elements that are made one by one while they are encoded, so that those of a large set never exist at once. */
+  /** Elements that are created while they are encoded, so that those of a large set never exist all at once. */
   #elements(kind: SetKind, members: () => Iterable<string>, size: number): ElementList {
     const elementsOf = (member: string) => this.#elementsOf(kind, member);
     return {
@@ -337,12 +329,12 @@ export class NftSets implements IpSets {
   }
 
   #foundContent(
-    set: OurSet,
+    set: DesiredSet,
     kind: SetKind,
-    elements: () => readonly DumpedElement[],
+    elements: () => readonly SetElement[],
     { isUntouched = false, trustMs = 0 }: ReadOptions,
   ): void {
-    if (set.members.wanted.size > MOST_LISTED) {
+    if (set.members.desired.size > MOST_LISTED) {
       const ageMs = performance.now() - set.knownAtMs;
       const isTrusted = set.written === kind && (isUntouched || trustMs <= 0 || ageMs < trustMs);
       if (!isTrusted) set.needsRefill = true;
@@ -352,7 +344,7 @@ export class NftSets implements IpSets {
     set.knownAtMs = performance.now();
   }
 
-  #compare(set: OurSet, kind: SetKind, elements: readonly DumpedElement[]): void {
+  #compare(set: DesiredSet, kind: SetKind, elements: readonly SetElement[]): void {
     if (kind === "hosts") {
       set.needsRefill = false;
       const text =
@@ -362,23 +354,23 @@ export class NftSets implements IpSets {
       set.members.found(new Set(elements.map(({ key }) => text(key))));
       return;
     }
-    const wanted = new Set<string>();
-    for (const member of set.members.wanted)
-      for (const element of this.#elementsOf(kind, member)) wanted.add(elementText(element));
+    const desired = new Set<string>();
+    for (const member of set.members.desired)
+      for (const element of this.#elementsOf(kind, member)) desired.add(elementText(element));
     const actual = new Set<string>();
     for (const element of elements) if (!isLeadingEnd(element)) actual.add(elementText(element));
-    const isSame = wanted.size === actual.size && [...wanted].every((text) => actual.has(text));
+    const isSame = desired.size === actual.size && [...desired].every((text) => actual.has(text));
     set.needsRefill = !isSame;
     if (isSame) set.members.written();
   }
 }
 
-const kindOf = (set: OurSet): SetKind => {
+const kindOf = (set: DesiredSet): SetKind => {
   if (set.memberType === "ipAndPort") return "services";
   return set.cover?.hasNets === true ? "nets" : "hosts";
 };
 
 const elementText = ({ key, isEnd }: SetElement): string =>
   `${Buffer.from(key).toString("hex")}${isEnd === true ? "e" : ""}`;
-/** nft itself begins a set of intervals with an end at zero; it means nothing. */
+/** The nft tool adds an interval end at zero as the first element of interval sets. It has no effect. */
 const isLeadingEnd = ({ key, isEnd }: SetElement): boolean => isEnd === true && key.every((byte) => byte === 0);

@@ -1,71 +1,72 @@
-// Both families' tables kept as wanted: one transaction per round, so that no packet ever sees half a change. Whether
-// somebody else wrote to nftables shows in the ruleset's generation, one small question to the kernel.
+// Keeps several nftables tables equal to the desired state, with one transaction per round, so that no packet is processed
+// by a partial change. The generation of the ruleset shows whether another program has written to nftables.
 import { hasErrno, type NftChange, type NftRuleset } from "../../kernel/index.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
 import { delay } from "../../lib/retry.ts";
-import { type ApplyOutcome, FatalDataplaneError, type Reconciler } from "../manager.ts";
-import type { NftPlane } from "./nft-plane.ts";
-import { LateRule } from "./prepared-chain.ts";
-import type { Refused } from "../rules/refused.ts";
+import { type ApplyOutcome, FatalDataplaneError, type Reconciler } from "../loop/manager.ts";
+import type { RejectedItem } from "../rules/fallback/rejection-log.ts";
 import type { Match } from "../rules/rule.ts";
-import { Refusals } from "./refusals.ts";
+import { ABSENT_TABLE, type NftTable } from "./nft-table.ts";
+import { LazyRule } from "./prepared-chain.ts";
+import { RejectedRules } from "./rejected-rules.ts";
 
 export interface NftTablesOptions {
-  readonly planes: readonly NftPlane[];
+  readonly tables: readonly NftTable[];
   readonly ruleset: NftRuleset;
   readonly logger: Logger;
-  /** How often the tables are read in any case; 0 or less: never. */
+  /** Interval after which the tables are read even if the generation has not changed; 0 or less: never. */
   readonly refreshMs: number;
   readonly onCommit?: (ok: boolean, changes: number) => void;
   readonly onRead?: (ok: boolean) => void;
-  /** When rules that were refused are tried again. */
+  /** Delay before rejected rules are tried again. */
   readonly retryMs?: number;
-  /** The node is whole without these tables: a kernel that refuses them is reported once and asked again later. */
+  /** The node works without these tables. If the kernel rejects them, this is logged once, and they are tried again later. */
   readonly isOptional?: boolean;
 }
 
-const ATTEMPTS = 10;
+const MAX_ATTEMPTS = 10;
+/** After this many failed attempts the tables are deleted and created again. */
 const ATTEMPTS_BEFORE_ANEW = 5;
-/** How often to ask whether somebody else wrote. */
-const LOOK_MS = 10_000;
-const OVERTAKEN_LIMIT = 3;
-/** From so many changes on the kernel is worth not waiting for. */
-const MANY_CHANGES = 2000;
-/** From so many elements on a transaction is sent by another thread: the kernel takes 3 µs for each. */
-const MANY_ELEMENTS = 10_000;
-/** What other changes take, as a number of elements: 15 µs for a rule, 50 µs for one set beside 1,000 others. */
-const RULE_SIZE = 5;
-const SET_SIZE = 20;
-const PIECES = 4;
+/** Minimum interval between reads that are caused by writes of other programs. */
+const FOREIGN_READ_MS = 10_000;
+/** After this many commits that were rejected because of an outdated generation, the generation is not checked. */
+const MAX_OUTDATED = 3;
+/** New tables with at least this many changes are written in several transactions. */
+const MIN_SPLIT_CHANGES = 2000;
+const SPLIT_PARTS = 4;
+/** Transactions with at least this many elements are sent by another thread. The kernel needs 3 µs per element. */
+const MIN_OFF_THREAD_ELEMENTS = 10_000;
+/** The cost of other changes, as a number of elements: 15 µs for a rule; 50 µs for a set, beside 1,000 other sets. */
+const RULE_COST = 5;
+const SET_COST = 20;
 const OPTIONAL_RETRY_MS = 60_000;
 
 export class NftTables implements Reconciler {
   readonly name = "nftables";
   readonly #options: NftTablesOptions;
   readonly #log: Logger;
+  readonly #rejectedRules: RejectedRules;
   #needsRead = true;
-  /** The ruleset's generation after our last look or write. */
+  /** The generation of the ruleset after the last check or write. */
   #generation: number | undefined;
-  #readAt = 0;
-  #lookedAt = 0;
-  #isRefused = false;
-  /** Somebody wrote since our last look; when enough time has passed, we look what. */
+  #readAtMs = 0;
+  /** True if another program has written since the last read. */
   #hasForeignWrite = false;
-  readonly #refusals: Refusals;
+  #isMissingLogged = false;
 
   constructor(options: NftTablesOptions) {
     this.#options = options;
     this.#log = options.logger;
-    this.#refusals = new Refusals(options);
+    this.#rejectedRules = new RejectedRules(options);
   }
 
-  /** What the kernel does not take. */
-  refused(): readonly Refused[] {
-    return this.#refusals.list();
+  /** The rules and sets that the kernel rejects. */
+  rejected(): readonly RejectedItem[] {
+    return this.#rejectedRules.list();
   }
 
-  /** The ruleset of this generation is as we read or wrote it. */
-  isOurs(generation: number): boolean {
+  /** True if the ruleset of this generation is as calico-ts read or wrote it. */
+  isKnown(generation: number): boolean {
     return generation === this.#generation && !this.#hasForeignWrite && !this.#needsRead;
   }
 
@@ -74,127 +75,127 @@ export class NftTables implements Reconciler {
   }
 
   async apply(signal: AbortSignal): Promise<ApplyOutcome> {
-    let overtaken = 0;
-    this.#refusals.retryWhenDue(performance.now());
+    let outdated = 0;
+    this.#rejectedRules.retryWhenDue(performance.now());
     for (let attempt = 0; ; ) {
       try {
-        await this.#applyOnce({ isRetry: attempt + overtaken > 0, anew: attempt >= ATTEMPTS_BEFORE_ANEW, overtaken });
-        this.#isRefused = false;
-        // What stands in may lead to a chain that its manager has to fill first.
-        return { againInMs: this.#refusals.committed() ? 0 : LOOK_MS };
+        await this.#applyOnce({ isRetry: attempt + outdated > 0, anew: attempt >= ATTEMPTS_BEFORE_ANEW, outdated });
+        this.#isMissingLogged = false;
+        // A fallback may jump to a chain that its manager fills only while the chain is needed: apply again.
+        return { againInMs: this.#rejectedRules.onCommitted() ? 0 : FOREIGN_READ_MS };
       } catch (error) {
         this.#needsRead = true;
-        // Somebody wrote between our look and our write: look again at once. That is no fault of anybody.
+        // Another program wrote between the read and the commit: read again at once. This is not a failure.
         if (hasErrno(error, "ERESTART")) {
-          overtaken++;
+          outdated++;
           continue;
         }
         this.#options.onCommit?.(false, 0);
         attempt++;
-        if (this.#options.isOptional === true && attempt > 1) return this.#goOnWithout(error);
-        // Once it may have been that the kernel did not hold what we thought; refused after a fresh look, it is the rule.
-        if (attempt > 1 && this.#refusals.setAside(error)) {
-          attempt = 1; // what stands there instead may be refused too; that goes on only as long as something gives way
+        if (this.#options.isOptional === true && attempt > 1) return this.#continueWithout(error);
+        // The first error may be due to outdated knowledge of the kernel state. After a fresh read, the rules are the cause.
+        if (attempt > 1 && this.#rejectedRules.replaceRejected(error)) {
+          attempt = 1; // a fallback may be rejected too; this ends because each rule has a finite number of fallbacks
           continue;
         }
-        if (attempt >= ATTEMPTS) throw new FatalDataplaneError("nftables cannot be programmed", { cause: error });
-        this.#log.warn("nftables refused the rules; trying again", { error: describeError(error), attempt });
+        if (attempt >= MAX_ATTEMPTS) throw new FatalDataplaneError("nftables cannot be programmed", { cause: error });
+        this.#log.warn("nftables transaction was rejected; retrying", { error: describeError(error), attempt });
         await delay(2 ** (attempt - 1), signal);
       }
     }
   }
 
-  #goOnWithout(error: unknown): ApplyOutcome {
-    const tables = this.#options.planes.map(({ table }) => `${table.family} ${table.name}`).join(", ");
-    if (!this.#isRefused)
-      this.#log.warn("the kernel does not take this table; going on without it", {
+  #continueWithout(error: unknown): ApplyOutcome {
+    const tables = this.#options.tables.map(({ ref }) => `${ref.family} ${ref.name}`).join(", ");
+    if (!this.#isMissingLogged)
+      this.#log.warn("kernel rejected optional nftables tables; continuing without them", {
         tables,
         error: describeError(error),
       });
-    this.#isRefused = true;
+    this.#isMissingLogged = true;
     return { againInMs: OPTIONAL_RETRY_MS };
   }
 
   async #applyOnce(how: {
     readonly isRetry: boolean;
     readonly anew: boolean;
-    readonly overtaken: number;
+    readonly outdated: number;
   }): Promise<void> {
-    const { planes, ruleset } = this.#options;
-    this.#look();
+    const { tables, ruleset } = this.#options;
+    this.#checkGeneration();
     if (this.#needsRead) this.#read(how.isRetry);
-    if (!how.anew && !planes.some((plane) => plane.hasChanges)) return;
-    const parts = this.#parts(how.anew);
-    // The generation makes sure that what we compared with is still there. Where somebody writes all the time we would
-    // never have our turn: then without it, and the next round looks again.
-    const insists = how.overtaken < OVERTAKEN_LIMIT;
+    if (!how.anew && !tables.some((table) => table.hasChanges)) return;
+    const transactions = this.#transactions(how.anew);
+    // With the generation, the kernel rejects the commit if another program wrote since the read. If another program
+    // writes all the time, the commit would never succeed: then it is sent without, and the next round reads again.
+    const checksGeneration = how.outdated < MAX_OUTDATED;
     let pending: Promise<void> | undefined;
-    for (const changes of parts) {
-      const at = insists && this.#generation !== undefined ? { generation: this.#generation } : {};
-      if (parts.length === 1 && !isLarge(changes)) ruleset.commit(changes, at);
+    for (const changes of transactions) {
+      const options = checksGeneration && this.#generation !== undefined ? { generation: this.#generation } : {};
+      if (transactions.length === 1 && !isLarge(changes)) ruleset.commit(changes, options);
       else {
-        const next = await ruleset.commitAside(changes, at);
+        const next = await ruleset.commitOffThread(changes, options);
         await pending;
         pending = next.send();
-        pending.catch(() => {}); // looked at in its turn
+        pending.catch(() => {}); // awaited below or in the next iteration
       }
-      // Ours makes one generation.
+      // A commit increments the generation by one.
       if (this.#generation !== undefined) this.#generation = nextGeneration(this.#generation);
     }
     if (pending !== undefined) await pending;
-    for (const changes of parts) this.#options.onCommit?.(true, changes.length);
-    if (parts.length > 0) {
-      const now = ruleset.generation();
-      if (now !== this.#generation) this.#needsRead = this.#generation !== undefined; // somebody else's came after
-      this.#generation = now;
+    for (const changes of transactions) this.#options.onCommit?.(true, changes.length);
+    if (transactions.length > 0) {
+      const generation = ruleset.generation();
+      if (generation !== this.#generation) this.#needsRead = this.#generation !== undefined; // another program wrote
+      this.#generation = generation;
     }
-    for (const plane of planes) plane.committed();
+    for (const table of tables) table.committed();
   }
 
   /**
-   * What is to be written, in transactions: one. Only of large tables that do not exist yet everything but their hooks is
-   * written in pieces, each made ready while the kernel works on the one before. No packet sees any of it, and whoever is
-   * stopped in between finds it at the next start.
+   * Returns the changes, in one transaction. Only if large tables do not exist yet, everything except their base chains is
+   * written in several transactions, and each one is encoded while the kernel processes the previous one. No packet reaches
+   * these chains yet, and if the process is killed meanwhile, its next run continues with what exists.
    */
-  #parts(anew: boolean): NftChange[][] {
-    let unseen: NftChange[] = [];
-    let seen: NftChange[] = [];
-    for (const plane of this.#options.planes) {
-      const isUnseen = plane.isUnseen && !anew;
-      const { body, hooks } = plane.changesByEffect({ anew });
-      if (isUnseen) unseen = unseen.concat(body);
-      else seen = seen.concat(body);
-      seen = seen.concat(hooks);
+  #transactions(anew: boolean): NftChange[][] {
+    let inactive: NftChange[] = [];
+    let active: NftChange[] = [];
+    for (const table of this.#options.tables) {
+      const isNew = table.isAbsent && !anew;
+      const changes = table.changesByEffect({ anew });
+      if (isNew) inactive = inactive.concat(changes.inactive);
+      else active = active.concat(changes.inactive);
+      active = active.concat(changes.active);
     }
-    if (unseen.length < MANY_CHANGES) {
-      const all = unseen.concat(seen);
+    if (inactive.length < MIN_SPLIT_CHANGES) {
+      const all = inactive.concat(active);
       return all.length === 0 ? [] : [all];
     }
-    const size = Math.ceil(unseen.length / PIECES);
-    const parts = Array.from({ length: PIECES }, (_, i) => unseen.slice(i * size, (i + 1) * size));
-    return [...parts.slice(0, -1), (parts.at(-1) ?? []).concat(seen)];
+    const size = Math.ceil(inactive.length / SPLIT_PARTS);
+    const parts = Array.from({ length: SPLIT_PARTS }, (_, i) => inactive.slice(i * size, (i + 1) * size));
+    return [...parts.slice(0, -1), (parts.at(-1) ?? []).concat(active)];
   }
 
-  /** Notices foreign changes. Our own tables may be untouched by them, but only reading tells. */
-  #look(): void {
-    const now = performance.now();
+  /** Detects writes of other programs. Whether they affect the tables is only known after a read. */
+  #checkGeneration(): void {
+    const nowMs = performance.now();
     const { refreshMs, ruleset } = this.#options;
-    if (refreshMs > 0 && now - this.#readAt >= refreshMs) this.#needsRead = true;
+    if (refreshMs > 0 && nowMs - this.#readAtMs >= refreshMs) this.#needsRead = true;
     if (this.#needsRead) return;
     const generation = ruleset.generation();
     if (generation !== this.#generation) this.#hasForeignWrite = true;
     this.#generation = generation;
-    // Others write often (services come and go); reading our tables each time would cost more than it finds.
-    if (this.#hasForeignWrite && now - this.#lookedAt >= LOOK_MS * 0.9) this.#needsRead = true;
+    // Other programs write often, for example kube-proxy. Reading the tables each time would be expensive.
+    if (this.#hasForeignWrite && nowMs - this.#readAtMs >= FOREIGN_READ_MS * 0.9) this.#needsRead = true;
   }
 
   #read(isRetry: boolean): void {
-    const { planes, ruleset, onRead } = this.#options;
+    const { tables, ruleset, onRead } = this.#options;
     const before = this.#generation;
     this.#generation = ruleset.generation();
     const isUntouched = before === this.#generation && !this.#hasForeignWrite;
     try {
-      for (const plane of planes) this.#readPlane(plane, isRetry, isUntouched);
+      for (const table of tables) this.#readTable(table, isRetry, isUntouched);
       onRead?.(true);
     } catch (error) {
       onRead?.(false);
@@ -202,53 +203,47 @@ export class NftTables implements Reconciler {
     }
     this.#needsRead = false;
     this.#hasForeignWrite = false;
-    this.#readAt = this.#lookedAt = performance.now();
+    this.#readAtMs = performance.now();
   }
 
-  #readPlane(plane: NftPlane, isRetry: boolean, isUntouched: boolean): void {
+  #readTable(table: NftTable, isRetry: boolean, isUntouched: boolean): void {
     const { ruleset, refreshMs } = this.#options;
-    const { table } = plane;
-    const hadChanges = plane.hasChanges;
-    const found = ruleset.tables(table.family).find(({ name }) => name === table.name);
-    if (found === undefined) {
-      plane.found({ table: "absent", chains: [], rules: [], sets: [], elementsOf: () => [] });
-      return this.#tell(plane, hadChanges || isRetry);
-    }
-    plane.found({
-      table: found.isDormant ? "dormant" : "present",
-      chains: ruleset.chains(table),
-      rules: ruleset.rules(table),
-      sets: ruleset.sets(table),
-      elementsOf: (set) => ruleset.elements(table, set),
-      flowtables: ruleset.flowtables(table),
-      options: { isUntouched, trustMs: refreshMs },
-    });
-    this.#tell(plane, hadChanges || isRetry);
-  }
-
-  /** Where nothing was to be written and now something is, it was somebody else. */
-  #tell({ table, hasChanges }: NftPlane, isOurDoing: boolean): void {
-    if (!isOurDoing && hasChanges && this.#readAt > 0)
-      this.#log.warn("somebody changed our nftables rules; repairing", { table: `${table.family} ${table.name}` });
+    const { ref } = table;
+    const hadChanges = table.hasChanges;
+    const found = ruleset.tables(ref.family).find(({ name }) => name === ref.name);
+    if (found === undefined) table.found(ABSENT_TABLE);
+    else
+      table.found({
+        table: found.isDormant ? "dormant" : "present",
+        chains: ruleset.chains(ref),
+        rules: ruleset.rules(ref),
+        sets: ruleset.sets(ref),
+        elementsOf: (set) => ruleset.elements(ref, set),
+        flowtables: ruleset.flowtables(ref),
+        options: { isUntouched, trustMs: refreshMs },
+      });
+    // If there was nothing to write before the read, any difference is due to another program.
+    if (!hadChanges && !isRetry && table.hasChanges && this.#readAtMs > 0)
+      this.#log.warn("another program changed nftables rules; restoring them", { table: `${ref.family} ${ref.name}` });
   }
 }
 
 /** True if encoding or programming the changes would block the event loop for a long time. */
 function isLarge(changes: readonly NftChange[]): boolean {
-  let size = 0;
+  let cost = 0;
   for (const change of changes) {
-    size += sizeOf(change);
-    if (size >= MANY_ELEMENTS) return true;
+    cost += costOf(change);
+    if (cost >= MIN_OFF_THREAD_ELEMENTS) return true;
   }
   return false;
 }
 
-/** The work of a change, as a number of elements. Those of lists inside rules count too. */
-function sizeOf(change: NftChange): number {
+/** The cost of a change, as a number of elements. Elements of lists inside rules count too. */
+function costOf(change: NftChange): number {
   if ("elements" in change) return change.elements.length;
-  if (change.op === "addSet" || change.op === "deleteSet") return SET_SIZE;
-  if (!(change instanceof LateRule)) return 1;
-  return (change.tree.match ?? []).reduce((size, m) => size + listLength(m), RULE_SIZE);
+  if (change.op === "addSet" || change.op === "deleteSet") return SET_COST;
+  if (!(change instanceof LazyRule)) return 1;
+  return (change.source.match ?? []).reduce((cost, m) => cost + listLength(m), RULE_COST);
 }
 
 function listLength(m: Match): number {

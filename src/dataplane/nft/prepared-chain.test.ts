@@ -8,19 +8,19 @@ const allow: Rule = { action: { kind: "decide", decision: "allow" }, annotations
 const deny: Rule = { action: { kind: "decide", decision: "deny" }, annotations: ["note=x"] };
 const body = (comment: string): RuleBody[] => [{ expressions: [], comment }];
 
-test("rules with one mark share an encoding only if they say the same", () => {
+test("rules with the same mark share an encoding only if their content is equal", () => {
   const shared = new SharedBodies();
   for (let i = 0; i < 4; i++) shared.expect("mark");
   const first = shared.get("mark", allow, () => body("allow"));
   expect(shared.get("mark", deny, () => body("deny"))).toEqual(body("deny"));
-  // A copy of the rule, and one that differs in what stands in for it, are the same to the kernel.
+  // A copy, and a rule with another fallback, are programmed in the same way.
   expect(shared.get("mark", structuredClone(allow), () => body("again"))).toBe(first);
-  expect(shared.get("mark", { ...allow, ifRefused: "close" }, () => body("again"))).toBe(first);
+  expect(shared.get("mark", { ...allow, ifRejected: "drop" }, () => body("again"))).toBe(first);
 });
 
-test("a rule's mark is 128 bits of SHA-256 over what it says, and nothing else", () => {
+test("the mark of a rule is 128 bits of SHA-256 over its programmed content", () => {
   const marks = (...rules: readonly Rule[]) => prepareChain("c", chain("c", rules), new SlotNumbers()).ruleMarks;
-  const [first = "", second, third] = marks(allow, deny, { ...allow, ifRefused: "close" });
+  const [first = "", second, third] = marks(allow, deny, { ...allow, ifRejected: "drop" });
   expect(first).toMatch(/^[\w-]{22}$/);
   expect(second).not.toBe(first);
   expect(third).toBe(first);

@@ -1,47 +1,47 @@
-// A chain of the tree made ready for the kernel: its ports taken out, its rules marked by what they say, and stand-ins
-// where the kernel refused a rule.
+// Prepares a chain of the rule tree for the kernel: moves its ports to the shared port set, and computes the hash by which
+// each of its rules is recognized in the kernel.
 import type { RuleBody, TableRef } from "../../kernel/index.ts";
-import type { RuleAt } from "../rules/aside.ts";
+import type { RulePosition } from "../rules/fallback/active-fallbacks.ts";
 import { type Chain, chainRules, type Rule, type SetId } from "../rules/rule.ts";
 import { isSharedRule } from "../rules/shared-rules.ts";
 import { kernelRules, type RenderContext, renderRule } from "./render.ts";
-import { type Slot, type SlotNumbers, takePorts } from "./rule-ports.ts";
+import { type Slot, type SlotNumbers, extractPorts } from "./rule-ports.ts";
 
-/** A change of how rules are rendered must change their marks: raise this with it. */
+/** Must be increased if rules are rendered differently, so that their marks change. */
 const RENDER_VERSION = "2";
 const MARK_BYTES = 16;
-/** Filled by each call; hashing 32,000 rules takes about 40 ms. */
+/** Reused for each hash. Hashing 32,000 rules takes about 40 ms. */
 const digest = Buffer.alloc(32);
-/** The jump by map has no rule of the tree. */
+/** The mark of the lookup in a verdict map, which has no rule in the rule tree. */
 export const MAP_MARK = "map";
 
 export interface PreparedChain {
-  /** As offered, its ports taken out. */
+  /** The chain, with its ports moved to the port set. */
   readonly chain: Chain;
-  /** One per rule of the tree: what it says. */
+  /** One mark per rule of the rule tree. */
   readonly ruleMarks: readonly string[];
-  /** One per rule of the kernel's chain, in order. */
+  /** One mark per rule of the kernel's chain, in order. */
   readonly marks: readonly string[];
   readonly sets: ReadonlySet<SetId>;
   readonly ports: ReadonlyMap<Slot, readonly number[]>;
 }
 
 /**
- * Encodings of rules that stand in more than one chain of a transaction: half of all rules are some two hundred different
- * ones. The mark finds a candidate; only a rule with the same content shares its encoding.
+ * Shares the encodings of rules that occur in several chains of a transaction. Typically, half of all rules are copies of
+ * about 200 different ones. Rules with the same mark share an encoding only if their content is equal.
  */
 export class SharedBodies {
   readonly #counts = new Map<string, number>();
   readonly #known = new Map<string, { readonly rule: Rule; readonly bodies: readonly RuleBody[] }>();
 
-  /** Announces one use of a rule with this mark. */
+  /** Counts one use of a rule with this mark. Must be called before `get`. */
   expect(mark: string): void {
     this.#counts.set(mark, (this.#counts.get(mark) ?? 0) + 1);
   }
 
   get(mark: string, rule: Rule, render: () => readonly RuleBody[]): readonly RuleBody[] {
     const known = this.#known.get(mark);
-    if (known !== undefined) return saysTheSame(known.rule, rule) ? known.bodies : render();
+    if (known !== undefined) return isEqualRule(known.rule, rule) ? known.bodies : render();
     if ((this.#counts.get(mark) ?? 0) < 2) return render();
     const bodies = render().map((body) => ({ ...body, isShared: true }));
     this.#known.set(mark, { rule, bodies });
@@ -49,17 +49,19 @@ export class SharedBodies {
   }
 }
 
-const saysTheSame = (a: Rule, b: Rule): boolean => a === b || Bun.deepEquals(wordsOf(a), wordsOf(b), true);
+const isEqualRule = (a: Rule, b: Rule): boolean =>
+  a === b || Bun.deepEquals(programmedPart(a), programmedPart(b), true);
 
-/** Rendered when it is encoded: thousands of them at once would be most of the memory the agent ever needs. */
-export class LateRule implements RuleAt {
+/** A rule that is rendered when it is encoded. Rendering thousands of rules at once would be the peak of memory use. */
+export class LazyRule implements RulePosition {
   readonly op = "appendRule";
   constructor(
     readonly table: TableRef,
     readonly chain: string,
     readonly index: number,
     readonly context: RenderContext,
-    readonly tree: Rule,
+    /** The rule of the rule tree. */
+    readonly source: Rule,
     readonly mark: string,
     readonly part: number,
     readonly shared: SharedBodies,
@@ -67,43 +69,43 @@ export class LateRule implements RuleAt {
     shared.expect(mark);
   }
   get rule(): RuleBody {
-    const { context, tree, mark, part } = this;
-    const body = this.shared.get(mark, tree, () => renderRule(context, tree, mark))[part];
-    if (body === undefined) throw new RangeError(`a rule of ${this.chain} has no part ${part}`);
+    const { context, source, mark, part } = this;
+    const body = this.shared.get(mark, source, () => renderRule(context, source, mark))[part];
+    if (body === undefined) throw new RangeError(`rule ${this.index + 1} of ${this.chain} has no kernel rule ${part}`);
     return body;
   }
 }
 
-/** @param offered with stand-ins for what the kernel refused */
+/** @param offered the chain, with fallbacks for rejected rules */
 export function prepareChain(name: string, offered: Chain, slots: SlotNumbers): PreparedChain {
-  const { chain, ports } = takePorts(name, offered, slots);
+  const { chain, ports } = extractPorts(name, offered, slots);
   const rules = chainRules(chain);
   const ruleMarks = rules.map(markOfRule);
   return { chain, ruleMarks, marks: kernelMarks(chain, rules, ruleMarks), sets: setsOf(rules), ports };
 }
 
-/** Of rules that many chains share. */
-const knownMarks = new WeakMap<Rule, string>();
+/** The marks of rules that many chains share. */
+const sharedMarks = new WeakMap<Rule, string>();
 
-/** What the rule says to packets, and its comments. */
-function wordsOf(rule: Rule): Rule {
-  if (rule.ifRefused === undefined) return rule;
-  const { ifRefused: _, ...words } = rule;
-  return words;
+/** The rule without the fields that are not programmed. */
+function programmedPart(rule: Rule): Rule {
+  if (rule.ifRejected === undefined) return rule;
+  const { ifRejected: _, ...programmed } = rule;
+  return programmed;
 }
 
 function markOfRule(rule: Rule): string {
-  const known = knownMarks.get(rule);
+  const known = sharedMarks.get(rule);
   if (known !== undefined) return known;
-  // A rule in the kernel with this mark is not written again, and rules contain text that users choose: the hash must
-  // resist collisions. 128 bits of it leave room for the rest of the comment.
-  Bun.CryptoHasher.hash("sha256", `${RENDER_VERSION} ${JSON.stringify(wordsOf(rule))}`, digest);
+  // A rule in the kernel with this mark is not written again. Users choose parts of the content, so the hash must be
+  // collision-resistant. 128 bits leave enough space for the rest of the comment.
+  Bun.CryptoHasher.hash("sha256", `${RENDER_VERSION} ${JSON.stringify(programmedPart(rule))}`, digest);
   const mark = digest.toString("base64url", 0, MARK_BYTES);
-  if (isSharedRule(rule)) knownMarks.set(rule, mark);
+  if (isSharedRule(rule)) sharedMarks.set(rule, mark);
   return mark;
 }
 
-/** The marks the kernel's chain will show: one per kernel rule. */
+/** Returns the marks of the kernel's chain: one per kernel rule. */
 function kernelMarks(chain: Chain, rules: readonly Rule[], ruleMarks: readonly string[]): string[] {
   const marks = ruleMarks.flatMap((mark, i) => Array<string>(kernelRules(rules[i])).fill(mark));
   if (chain.kind !== "dispatch" || chain.targets.size === 0) return marks;

@@ -1,7 +1,6 @@
-// Whether the kernel has everything the nftables renderer writes: transactions that use all of it and are only tried
-// out, so that asking writes nothing.
+// Checks which nftables features the kernel supports, with dry runs of transactions that use them.
 import { interfaceNameBytes, NftError, nftMatch as m, type NftChange, type NftRuleset } from "../../kernel/index.ts";
-import { describeError } from "../../lib/log.ts";
+import { describeError } from "../../lib/log/log.ts";
 import type { DataplaneFacts, DataplaneParameters } from "../parameters.ts";
 
 const TWO_RANGES = [
@@ -10,10 +9,10 @@ const TWO_RANGES = [
 ];
 
 /**
- * Why rules are written with iptables; nothing when it is nftables. `Auto` takes nftables wherever the kernel has all
- * of it, unless kube-proxy's IPVS needs what only iptables rules can see.
+ * Returns the reason to use iptables; undefined if nftables is used. `Auto` selects nftables if the kernel supports all
+ * required features, unless kube-proxy runs in IPVS mode, which needs rules that only the iptables renderer has.
  */
-export function whyIptables(
+export function reasonForIptables(
   mode: DataplaneParameters["NFTablesMode"],
   facts: Pick<DataplaneFacts, "ipvs">,
   ruleset: NftRuleset,
@@ -21,11 +20,11 @@ export function whyIptables(
   if (mode === "Enabled") return undefined;
   if (mode === "Disabled") return "NFTablesMode is Disabled";
   if (facts.ipvs) return "kube-proxy runs in IPVS mode, which needs iptables";
-  return missingForNftables(ruleset);
+  return findMissingFeature(ruleset);
 }
 
-/** What is missing, in words; nothing when all is there. */
-function missingForNftables(ruleset: NftRuleset): string | undefined {
+/** Returns the missing feature; undefined if the kernel supports everything that the renderer uses. */
+function findMissingFeature(ruleset: NftRuleset): string | undefined {
   const table = { family: "ip", name: `calico-probe-${process.pid}` } as const;
   const guard = { ...table, family: "inet" } as const;
   const rule = (chain: string, expressions: ReturnType<typeof m.interfaceName>): NftChange => ({
@@ -66,19 +65,19 @@ function missingForNftables(ruleset: NftRuleset): string | undefined {
     { op: "appendRule", table: guard, chain: "in", rule: { expressions: [...m.family(4), ...m.ctIsDnat(), m.drop] } },
   ];
   try {
-    ruleset.tryOut(changes);
+    ruleset.dryRun(changes);
     return undefined;
   } catch (error) {
-    return error instanceof NftError ? `the kernel refuses to ${error.message}` : describeError(error);
+    return error instanceof NftError ? `the kernel rejects a required feature: ${error.message}` : describeError(error);
   }
 }
 
-/** Whether the kernel looks at ARP packets with nftables. */
+/** True if the kernel supports nftables for ARP packets. */
 export function hasArpTables(ruleset: NftRuleset): boolean {
   const table = { family: "arp", name: `calico-probe-${process.pid}` } as const;
   const base = { type: "filter", hook: "output", priority: 0, policy: "accept" } as const;
   try {
-    ruleset.tryOut([
+    ruleset.dryRun([
       { op: "addTable", table },
       { op: "addChain", table, chain: "output", base },
     ]);
@@ -88,12 +87,12 @@ export function hasArpTables(ruleset: NftRuleset): boolean {
   }
 }
 
-/** Whether the kernel has flowtables and a rule can send flows there. */
+/** True if the kernel supports flowtables and rules that use them. */
 export function hasFlowOffload(ruleset: NftRuleset): boolean {
   const table = { family: "ip", name: `calico-probe-${process.pid}` } as const;
   const base = { type: "filter", hook: "forward", priority: 0, policy: "accept" } as const;
   try {
-    ruleset.tryOut([
+    ruleset.dryRun([
       { op: "addTable", table },
       { op: "addFlowtable", table, flowtable: "probe", priority: 0, devices: [] },
       { op: "addChain", table, chain: "forward", base },

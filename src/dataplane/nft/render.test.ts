@@ -3,7 +3,7 @@ import type { Match, Rule } from "../rules/rule.ts";
 import { plainConfig } from "../rules/testing.ts";
 import { kernelRules, type RenderContext, renderRule } from "./render.ts";
 
-const context: RenderContext = { config: plainConfig(), version: 4, layer: "filter", setName: (set) => set };
+const context: RenderContext = { config: plainConfig(), version: 4, tableName: "filter", setName: (set) => set };
 const named = (
   side: "source" | "destination",
   count: number,
@@ -15,7 +15,7 @@ const named = (
 const decide = (...match: Match[]): Rule => ({ match, action: { kind: "decide", decision: "allow" } });
 const port = { first: 80, last: 80 };
 
-test("kernel rules for one rule: the product of few alternatives, the sum of many", () => {
+test("a rule with few alternatives has one kernel rule per combination, a rule with many has one per alternative", () => {
   const log = (count: number): Rule => ({ match: [named("destination", count)], action: { kind: "log", prefix: "x" } });
   const cases: readonly (readonly [Rule, number])[] = [
     [decide(), 1],

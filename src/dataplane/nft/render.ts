@@ -1,30 +1,30 @@
-// Rules of the tree as nftables rules. What iptables needs marks and several rules for (lists, decisions, rates) is one
-// rule here: lists become sets inside the rule, a decision its own statements.
+// Renders rules of the rule tree as nftables rules. Lists, decisions and rates, for which iptables needs marks and several
+// rules, are one nftables rule: lists become anonymous sets, decisions become several statements.
 import { type Expression, nftMatch as nft, prefixElements, type RuleBody } from "../../kernel/index.ts";
-import type { IpVersion } from "../../lib/ip.ts";
-import { outermost } from "../../lib/prefix-cover.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
+import { outermost } from "../../lib/ip/prefix-cover.ts";
 import { unreachable } from "../../lib/unreachable.ts";
 import type { RulesConfig } from "../rules/config.ts";
 import { setName } from "../rules/names.ts";
-import { type Action, type Layer, type Match, protocolNumber, type Rule, type SetId } from "../rules/rule.ts";
+import { type Action, type TableName, type Match, protocolNumber, type Rule, type SetId } from "../rules/rule.ts";
 import { isSlotted, PORTS_SET } from "./rule-ports.ts";
 
 export interface RenderContext {
   readonly config: RulesConfig;
   readonly version: IpVersion;
-  readonly layer: Layer;
-  /** The kernel's name of a set. */
+  readonly tableName: TableName;
+  /** Returns the kernel's name of a set. */
   readonly setName: (set: SetId) => string;
 }
 
-/** Calico's name of a set; a colon would end it in nft's language. */
+/** The name that Calico uses. nft does not allow colons in names. */
 export const nftSetName = (version: IpVersion, id: string): string => setName(version, id).replaceAll(":", "-");
-/** All layers share one table: a chain's name says which it is of. */
-export const nftChainName = (layer: Layer, name: string): string => `${layer}-${name}`;
+/** The chains of all iptables tables are in one nftables table, with a prefix for each. */
+export const nftChainName = (tableName: TableName, name: string): string => `${tableName}-${name}`;
 
 const COMMENT_BYTES = 127;
 
-/** The kernel rules for one rule of the tree, each with its mark as comment. */
+/** Returns the kernel rules for one rule of the rule tree. The comment of each contains the mark. */
 export function renderRule(context: RenderContext, rule: Rule, mark: string): RuleBody[] {
   const comment = ruleComment(rule, mark);
   if (usesMarks(rule)) return renderWithMarks(context, rule).map((expressions) => ({ expressions, comment }));
@@ -40,7 +40,7 @@ export function renderRule(context: RenderContext, rule: Rule, mark: string): Ru
 
 function renderMatches(context: RenderContext, match: readonly Match[]): Expression[] {
   const expressions: Expression[] = [];
-  let protocol: number | undefined; // matched already
+  let protocol: number | undefined; // the protocol that an earlier match requires
   for (const m of match) {
     expressions.push(...renderMatch(context, m, protocol));
     if (m.kind === "protocol" && m.negated !== true) protocol = protocolNumber(m.protocol);
@@ -49,12 +49,12 @@ function renderMatches(context: RenderContext, match: readonly Match[]): Express
   return expressions;
 }
 
-/** More kernel rules than that for one rule are avoided. */
-const MOST_PRODUCT = 64;
-/** A packet is logged once, so each alternative of a logging rule excludes all before it. */
+/** The largest number of kernel rules for one rule in the simple form. */
+const MAX_PRODUCT = 64;
+/** A packet is logged once, so each alternative of a log rule excludes all earlier ones. */
 const MOST_LOGGED = 8;
 
-/** How many kernel rules one rule of the tree becomes. */
+/** Returns the number of kernel rules for one rule of the rule tree. */
 export function kernelRules(rule: Rule | undefined): number {
   const counts = choiceCounts(rule);
   return rule !== undefined && usesMarks(rule)
@@ -63,16 +63,16 @@ export function kernelRules(rule: Rule | undefined): number {
 }
 
 /**
- * Whether the alternatives are combined with scratch bits of the packet mark, as in iptables (lower.ts). The simple form
- * is one kernel rule for each combination; with 50 named ports on both sides these are 2,500 for one rule.
+ * True if the alternatives are combined with scratch bits of the packet mark, as in iptables (iptables/render.ts). The
+ * simple form has one kernel rule per combination: with 50 named ports on both sides, 2,500 for one rule.
  */
 function usesMarks(rule: Rule): boolean {
   const counts = choiceCounts(rule);
   if (counts.length === 1) return rule.action?.kind === "log" && (counts[0] ?? 0) > MOST_LOGGED;
-  return counts.length === 2 && counts.reduce((product, count) => product * count, 1) > MOST_PRODUCT;
+  return counts.length === 2 && counts.reduce((product, count) => product * count, 1) > MAX_PRODUCT;
 }
 
-/** How many alternatives each match has that has more than one. */
+/** Returns the number of alternatives of each match with more than one. */
 function choiceCounts(rule: Rule | undefined): number[] {
   const counts: number[] = [];
   for (const m of rule?.match ?? [])
@@ -83,8 +83,8 @@ function choiceCounts(rule: Rule | undefined): number[] {
 }
 
 /**
- * The first rule clears the bits. Each alternative of the first list sets bit 0, each of the second sets bit 1 if bit 0 is
- * set, and the last rule acts if the last bit is set. Policy chains need the bits for nothing else.
+ * The first rule clears the bits. Each alternative of the first list sets bit 0, each of the second list sets bit 1 if bit 0
+ * is set, and the last rule acts if the last bit is set. Policy chains do not use these bits otherwise.
  */
 function renderWithMarks(context: RenderContext, rule: Rule): Expression[][] {
   const { scratch0, scratch1 } = context.config.marks;
@@ -103,12 +103,12 @@ function renderWithMarks(context: RenderContext, rule: Rule): Expression[][] {
   return rules;
 }
 
-/** `cali:<mark>; what the rule is for` */
+/** `cali:<mark>; <comments of the rule>` */
 function ruleComment(rule: Rule, mark: string): string {
   const texts = [...(rule.comments ?? []), ...(rule.annotations ?? [])].join("; ");
   const comment = texts === "" ? `cali:${mark};` : `cali:${mark}; ${texts}`;
   if (comment.length <= COMMENT_BYTES / 4) return comment;
-  // Cut by bytes, never inside a character.
+  // Truncated by bytes, but never inside a character.
   let bytes = new TextEncoder().encode(comment);
   if (bytes.length <= COMMENT_BYTES) return comment;
   bytes = bytes.subarray(0, COMMENT_BYTES);
@@ -116,8 +116,9 @@ function ruleComment(rule: Rule, mark: string): string {
 }
 
 /**
- * Numbers and named ports of one side are alternatives, and a rule has no "or" across two kinds of lookup: one rule
- * each. The later ones leave out what an earlier one took, so that no packet is logged twice. `kernelRules` counts them.
+ * Port numbers and named ports of one side are alternatives. A rule cannot combine two kinds of lookup with "or", so there
+ * is one rule for each. In log rules, later alternatives exclude earlier ones, so that no packet is logged twice.
+ * `kernelRules` must return the number of these rules.
  */
 function alternatives(rule: Rule): (readonly Match[])[] {
   if (rule.match?.some(hasAlternatives) !== true) return [rule.match ?? []];
@@ -133,7 +134,7 @@ const hasAlternatives = (m: Match): boolean =>
   m.kind === "ports" ? m.sets !== undefined && m.sets.length > 0 : m.kind === "ctDnat" && m.negated === true;
 
 function choicesOf(m: Match, areExclusive: boolean): Match[][] {
-  // A packet without a connection has no status to look at, and the rule would end there: it has no new destination.
+  // A packet without a connection has no conntrack status, so `ct status` does not match. Its destination is not translated.
   if (m.kind === "ctDnat" && m.negated === true) return [[m], [{ kind: "ctState", states: ["invalid", "untracked"] }]];
   if (m.kind !== "ports" || m.sets === undefined || m.sets.length === 0) return [[m]];
   const { sets, ...rest } = m;
@@ -165,7 +166,7 @@ function renderMatch(
       const [only] = nets;
       if (nets.length === 1 && only !== undefined) return nft.prefix(m.side, only, m.negated);
       const key = version === 4 ? "ipv4_addr" : "ipv6_addr";
-      // Made one by one while they are encoded: there may be 100,000.
+      // Created while they are encoded, because there may be 100,000.
       const elements = {
         length: 2 * nets.length,
         *[Symbol.iterator]() {
@@ -228,7 +229,7 @@ const NFLOG_SIZE = 80;
 
 function renderAction(context: RenderContext, a: Action | undefined): readonly Expression[] {
   if (a === undefined) return [];
-  const { layer, version, config } = context;
+  const { tableName, version, config } = context;
   switch (a.kind) {
     case "accept":
       return [nft.accept];
@@ -240,11 +241,11 @@ function renderAction(context: RenderContext, a: Action | undefined): readonly E
       return [nft.notrack];
     case "reject":
       if (a.with === "tcp-reset") return [nft.rejectTcp];
-      return [layer === "filter" ? nft.reject(version) : nft.drop]; // only there the kernel can answer
+      return [tableName === "filter" ? nft.reject(version) : nft.drop]; // only the filter table supports reject
     case "jump":
-      return [nft.jump(nftChainName(layer, a.chain))];
+      return [nft.jump(nftChainName(tableName, a.chain))];
     case "goto":
-      return [nft.goto(nftChainName(layer, a.chain))];
+      return [nft.goto(nftChainName(tableName, a.chain))];
     case "setMark":
       return nft.setMark(a.value, a.mask);
     case "log":
@@ -252,9 +253,9 @@ function renderAction(context: RenderContext, a: Action | undefined): readonly E
     case "nflog":
       return [{ kind: "nflog", prefix: a.prefix, group: a.group, snapLength: NFLOG_SIZE }];
     case "masquerade":
-      return nft.masquerade({ fullyRandom: true, ...(a.ports === undefined ? {} : { ports: a.ports }) });
+      return nft.masquerade({ fullyRandom: true, ports: a.ports });
     case "snat":
-      return nft.translate("snat", a.to, { fullyRandom: true, ...(a.ports === undefined ? {} : { ports: a.ports }) });
+      return nft.translate("snat", a.to, { fullyRandom: true, ports: a.ports });
     case "dnat":
       return nft.translate("dnat", a.to, a.port === undefined ? {} : { ports: { first: a.port, last: a.port } });
     case "dscp":

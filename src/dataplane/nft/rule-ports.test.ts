@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import type { RuleChain } from "../rules/rule.ts";
-import { isSlotted, RulePorts, SlotNumbers, takePorts } from "./rule-ports.ts";
+import { isSlotted, RulePorts, SlotNumbers, extractPorts } from "./rule-ports.ts";
 
 const table = { family: "ip", name: "calico" } as const;
 const policy = (...ranges: readonly { first: number; last: number }[]): RuleChain => ({
@@ -15,27 +15,29 @@ const policy = (...ranges: readonly { first: number; last: number }[]): RuleChai
 });
 const one = (port: number) => ({ first: port, last: port });
 const counts = (ports: RulePorts) =>
-  ports.changes().map((change) => `${change.op}${"elements" in change ? ` ${change.elements.length}` : ""}`);
+  (ports.changes().create ?? []).map(
+    (change) => `${change.op}${"elements" in change ? ` ${change.elements.length}` : ""}`,
+  );
 
-test("a policy's ports become data, and another port leaves its rules as they are", () => {
+test("the ports of a policy are moved to a set, and a change of ports does not change its rules", () => {
   const slots = new SlotNumbers();
-  const before = takePorts("filter-one", policy(one(80), { first: 90, last: 92 }), slots);
-  const after = takePorts("filter-one", policy(one(81)), slots);
+  const before = extractPorts("filter-one", policy(one(80), { first: 90, last: 92 }), slots);
+  const after = extractPorts("filter-one", policy(one(81)), slots);
   expect(before.chain).toEqual(after.chain);
   expect([...before.ports.values()]).toEqual([[80, 90, 91, 92]]);
   expect([...after.ports.values()]).toEqual([[81]]);
 });
 
-test("large ranges, and chains that no policy made, keep their ports", () => {
+test("large ranges, and rules that are not from policies, keep their ports", () => {
   const slots = new SlotNumbers();
   const large = policy({ first: 1, last: 1024 });
-  expect(takePorts("filter-one", large, slots)).toEqual({ chain: large, ports: new Map() });
+  expect(extractPorts("filter-one", large, slots)).toEqual({ chain: large, ports: new Map() });
   const other: RuleChain = { ...policy(one(80)), rules: [{ ...policy(one(80)).rules[0], action: { kind: "accept" } }] };
-  expect(takePorts("filter-one", other, slots).chain.kind === "rules").toBe(true);
-  expect(takePorts("filter-one", other, slots).ports.size).toBe(0);
+  expect(extractPorts("filter-one", other, slots).chain.kind === "rules").toBe(true);
+  expect(extractPorts("filter-one", other, slots).ports.size).toBe(0);
 });
 
-test("two rules never share a slot, even where their numbers fall together", () => {
+test("two rules never share a slot, even if their hashes are equal", () => {
   const slots = new SlotNumbers();
   const taken = new Set<number>();
   for (let i = 0; i < 100; i++) taken.add(slots.take("same chain", "same place"));
@@ -44,7 +46,7 @@ test("two rules never share a slot, even where their numbers fall together", () 
   expect(taken.has(slots.take("same chain", "same place"))).toBe(true);
 });
 
-test("only the difference is written, and what the kernel has more is removed", () => {
+test("only the difference is written, and surplus elements are deleted", () => {
   const ports = new RulePorts(table);
   ports.setChain("a", new Map([[1, [80, 81]]]));
   ports.found(undefined);
@@ -59,7 +61,7 @@ test("only the difference is written, and what the kernel has more is removed", 
   expect(counts(ports)).toEqual(["deleteElements 1"]);
 });
 
-test("a slot that went to another chain is not taken away with the first", () => {
+test("a slot that another chain took over is not removed with its first chain", () => {
   const ports = new RulePorts(table);
   ports.setChain("old", new Map([[1, [80]]]));
   ports.found(undefined);
@@ -69,8 +71,8 @@ test("a slot that went to another chain is not taken away with the first", () =>
   expect(counts(ports)).toEqual(["deleteElements 1", "addElements 1"]);
 });
 
-test("a slotted match says so", () => {
-  const { chain } = takePorts("filter-one", policy(one(80)), new SlotNumbers());
+test("isSlotted recognizes a match whose ports were moved to the set", () => {
+  const { chain } = extractPorts("filter-one", policy(one(80)), new SlotNumbers());
   const match = chain.kind === "rules" ? chain.rules[0]?.match?.[0] : undefined;
   expect(match !== undefined && isSlotted(match)).toBe(true);
 });

@@ -1,32 +1,31 @@
-// Ports of policies' rules as data. The kernel walks every rule of a table again when a transaction brings one rule
-// that jumps, sets a mark or looks something up: editing one policy among thousands would cost the thousands. Elements
-// of a set it takes as they come. So a policy's rule asks whether (its slot, the packet's port) is in one set for all
-// rules, and another port is another element: no rule is rewritten, no counter starts again, whatever else is there.
-import type { DumpedElement, NftChange, SetType, TableRef } from "../../kernel/index.ts";
+// Keeps the ports of policy rules in one nftables set for all rules, as elements (slot of the rule, port). A change of ports
+// then changes elements, and no rule is rewritten.
+//
+// The reason: if a transaction adds a rule that jumps, sets a mark or uses a set, the kernel validates all rules of the table
+// again, so that a change of one policy costs as much as thousands of policies. Changes of elements have no such cost.
+import type { SetElement, NftChange, SetType, TableRef } from "../../kernel/index.ts";
+import { listsEqual } from "../../lib/compare-lists.ts";
 import type { Chain, Match, PortRange, Rule } from "../rules/rule.ts";
-import { sameList } from "../../lib/same-list.ts";
+import type { PhasedChanges } from "./phases.ts";
 
-/** A number that stands for one side of one rule of one chain. */
+/** A number that identifies one side (source or destination) of one rule of one chain. */
 export type Slot = number;
 export type PortsMatch = Match & { readonly kind: "ports" };
-/** A match on ports whose numbers stand in the set. */
+/** A match on ports that were moved to the set. */
 export type SlottedPorts = PortsMatch & { readonly slot: Slot };
 
 export const PORTS_SET = "cali-rule-ports";
 export const PORTS_TYPE: SetType = { key: ["mark", "inet_service"] };
 
-/** More than so many stay in the rule, as ranges: a range is one comparison there and thousands of elements here. */
-const MOST_PORTS = 32;
+/** More ports stay in the rule, as ranges: a range is one comparison in a rule, but may be thousands of elements in a set. */
+const MAX_PORTS = 32;
 
 const digest = Buffer.alloc(32);
 
 export const isSlotted = (m: Match): m is SlottedPorts => m.kind === "ports" && "slot" in m;
 
-/**
- * The chain with its ports taken out, and the ports by slot. Only policies' and profiles' chains are edited often; the
- * others are left as they are.
- */
-export function takePorts(
+/** Returns the chain without its ports, and the ports by slot. Only chains of policies and profiles are changed. */
+export function extractPorts(
   name: string,
   chain: Chain,
   slots: SlotNumbers,
@@ -50,10 +49,10 @@ export function takePorts(
   return { chain: ports.size === 0 ? chain : { ...chain, rules }, ports };
 }
 
-/** Each port once, in order; nothing when they are none or too many. */
+/** Returns each port once, in order; undefined if there are none or too many. */
 function listPorts(ranges: readonly PortRange[]): readonly number[] | undefined {
   let count = 0;
-  for (const { first, last } of ranges) if ((count += last - first + 1) > MOST_PORTS) return undefined;
+  for (const { first, last } of ranges) if ((count += last - first + 1) > MAX_PORTS) return undefined;
   if (count === 0) return undefined;
   const numbers = new Set<number>();
   for (const { first, last } of ranges) for (let port = first; port <= last; port++) numbers.add(port);
@@ -61,9 +60,9 @@ function listPorts(ranges: readonly PortRange[]): readonly number[] | undefined 
 }
 
 /**
- * Gives each rule's side a number of its own: the same after a restart, unless two sides start at the same number. A
- * number always has one owner. The start is a cryptographic hash, because chains are named after policies: with a weak
- * one, somebody could choose names that all start at the same number and make the search for a free one slow.
+ * Assigns a slot to each side of each rule. A slot has one owner. It is the same after a restart, unless the hashes of two
+ * owners collide. The hash is cryptographic, because chains are named after policies: with a weak hash, a user could choose
+ * names that collide, and make the search for a free slot slow.
  */
 export class SlotNumbers {
   readonly #owners = new Map<Slot, string>();
@@ -81,25 +80,25 @@ export class SlotNumbers {
     return slot;
   }
 
-  /** The chain's numbers are free again. */
+  /** Frees the slots of a chain. */
   release(chain: string): void {
     for (const slot of this.#byChain.get(chain) ?? []) this.#owners.delete(slot);
     this.#byChain.delete(chain);
   }
 }
 
-/** The set of all slots' ports: wanted, and as the kernel has it. */
+/** Keeps the port set equal to the ports of all written chains. */
 export class RulePorts {
   readonly #table: TableRef;
-  readonly #wanted = new Map<Slot, readonly number[]>();
+  readonly #desired = new Map<Slot, readonly number[]>();
   readonly #actual = new Map<Slot, readonly number[]>();
   readonly #dirty = new Set<Slot>();
-  /** Slots of each chain that is written. */
+  /** The slots of each written chain. */
   readonly #slots = new Map<string, readonly Slot[]>();
-  /** Whose ports a slot holds now: one chain's slot may be another's before the first is gone. */
+  /** The chain that owns each slot. A new chain may take over a slot before its previous owner is removed. */
   readonly #chainOf = new Map<Slot, string>();
   #isPresent = false;
-  /** The kernel has a set of the name that is not like ours. */
+  /** The kernel has a set with this name but another type. */
   #isMisfit = false;
 
   constructor(table: TableRef) {
@@ -110,12 +109,12 @@ export class RulePorts {
     return this.#dirty.size > 0 || this.#isMisfit;
   }
 
-  /** The ports of one chain's rules; none when it is not to be written. */
+  /** @param ports undefined if the chain is not written */
   setChain(name: string, ports: ReadonlyMap<Slot, readonly number[]> | undefined): void {
     for (const slot of this.#slots.get(name) ?? [])
       if (ports?.has(slot) !== true && this.#chainOf.get(slot) === name) {
         this.#chainOf.delete(slot);
-        this.#wanted.delete(slot);
+        this.#desired.delete(slot);
         this.#touch(slot);
       }
     if (ports === undefined || ports.size === 0) {
@@ -125,18 +124,18 @@ export class RulePorts {
     this.#slots.set(name, [...ports.keys()]);
     for (const [slot, numbers] of ports) {
       this.#chainOf.set(slot, name);
-      this.#wanted.set(slot, numbers);
+      this.#desired.set(slot, numbers);
       this.#touch(slot);
     }
   }
 
-  /** @param elements nothing when there is no such set; "misfit" when it holds something else */
-  found(elements: readonly DumpedElement[] | "misfit" | undefined): void {
+  /** @param elements undefined if the kernel has no such set; "misfit" if the set has another type */
+  found(elements: readonly SetElement[] | "misfit" | undefined): void {
     this.#isPresent = Array.isArray(elements);
     this.#isMisfit = elements === "misfit";
     this.#actual.clear();
     const found = new Map<Slot, number[]>();
-    for (const { key } of Array.isArray(elements) ? (elements as readonly DumpedElement[]) : []) {
+    for (const { key } of Array.isArray(elements) ? (elements as readonly SetElement[]) : []) {
       const view = new DataView(key.buffer, key.byteOffset, key.byteLength);
       const slot = view.getUint32(0, true);
       const port = view.getUint16(4);
@@ -150,52 +149,51 @@ export class RulePorts {
         ports.sort((a, b) => a - b),
       );
     this.#dirty.clear();
-    for (const slot of this.#wanted.keys()) this.#touch(slot);
+    for (const slot of this.#desired.keys()) this.#touch(slot);
     for (const slot of this.#actual.keys()) this.#touch(slot);
   }
 
-  /** Before rules are written that ask for the set. */
-  changes(): NftChange[] {
+  changes(): PhasedChanges {
     const table = this.#table;
     const changes: NftChange[] = [];
     if (this.#isMisfit) changes.push({ op: "deleteSet", table, set: PORTS_SET });
-    if (!this.#isPresent && this.#wanted.size > 0)
+    if (!this.#isPresent && this.#desired.size > 0)
       changes.push({ op: "addSet", table, set: PORTS_SET, type: PORTS_TYPE });
     const surplus: { key: Uint8Array }[] = [];
     const missing: { key: Uint8Array }[] = [];
     for (const slot of this.#dirty) {
       const actual = this.#actual.get(slot) ?? [];
-      const wanted = this.#wanted.get(slot) ?? [];
-      for (const port of actual) if (!wanted.includes(port)) surplus.push({ key: portKey(slot, port) });
-      for (const port of wanted) if (!actual.includes(port)) missing.push({ key: portKey(slot, port) });
+      const desired = this.#desired.get(slot) ?? [];
+      for (const port of actual) if (!desired.includes(port)) surplus.push({ key: portKey(slot, port) });
+      for (const port of desired) if (!actual.includes(port)) missing.push({ key: portKey(slot, port) });
     }
     if (surplus.length > 0) changes.push({ op: "deleteElements", table, set: PORTS_SET, elements: surplus });
     if (missing.length > 0) changes.push({ op: "addElements", table, set: PORTS_SET, elements: missing });
-    return changes;
+    return { create: changes };
   }
 
-  /** The transaction went through. */
+  /** Must be called after the changes were committed. */
   committed(): void {
-    this.#isPresent ||= this.#wanted.size > 0;
+    this.#isPresent ||= this.#desired.size > 0;
     this.#isMisfit = false;
     for (const slot of this.#dirty) {
-      const wanted = this.#wanted.get(slot);
-      if (wanted === undefined) this.#actual.delete(slot);
-      else this.#actual.set(slot, wanted);
+      const desired = this.#desired.get(slot);
+      if (desired === undefined) this.#actual.delete(slot);
+      else this.#actual.set(slot, desired);
     }
     this.#dirty.clear();
   }
 
   #touch(slot: Slot): void {
-    const wanted = this.#wanted.get(slot);
+    const desired = this.#desired.get(slot);
     const actual = this.#actual.get(slot);
-    if (wanted === actual || (wanted !== undefined && actual !== undefined && sameList(wanted, actual)))
+    if (desired === actual || (desired !== undefined && actual !== undefined && listsEqual(desired, actual)))
       this.#dirty.delete(slot);
     else this.#dirty.add(slot);
   }
 }
 
-/** The slot in the host's order, the port in the network's, padded. */
+/** The slot in host byte order, and the port in network byte order, padded to 32 bits. */
 function portKey(slot: Slot, port: number): Uint8Array {
   const key = new Uint8Array(8);
   key[0] = slot;

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import type { DumpedTable } from "../../kernel/index.ts";
 import { RulesetWatch } from "./ruleset-watch.ts";
 
-test("a table of ours that goes or falls asleep is told once per change of the ruleset, others' are nobody's business", () => {
+test("a missing or dormant table is reported once per change of the ruleset; tables of other programs are ignored", () => {
   let generation = 1;
   let reads = 0;
   const table = (name: string, isDormant = false): DumpedTable => ({ family: "ip", name, handle: 1n, isDormant });
@@ -18,7 +18,7 @@ test("a table of ours that goes or falls asleep is told once per change of the r
     change();
     generation++;
     watch.check();
-    watch.check(); // nobody wrote since
+    watch.check(); // the generation is unchanged
     return [losses, reads];
   };
   expect(after(() => {})).toEqual([0, 1]);
@@ -28,7 +28,7 @@ test("a table of ours that goes or falls asleep is told once per change of the r
   expect(after(() => (tables = [table("calico")]))).toEqual([2, 5]);
 });
 
-test("a chain of the kernel's that no longer leads to ours is a loss, whatever else stands there", () => {
+test("a base chain without a jump to a chain of calico-ts is reported, even if it has other rules", () => {
   let generation = 1;
   let targets: string[][] = [];
   const table = { family: "ip", name: "filter" } as const;
@@ -54,7 +54,7 @@ test("a chain of the kernel's that no longer leads to ours is a loss, whatever e
   expect(after()).toBe(2);
 });
 
-test("what only we wrote is not looked at; what we do not know of is", () => {
+test("the ruleset is checked only if another program may have written", () => {
   let generation = 1;
   let known = 1;
   let reads = 0;
@@ -62,7 +62,7 @@ test("what only we wrote is not looked at; what we do not know of is", () => {
     ruleset: { generation: () => generation, tables: () => (reads++, []), rules: () => [] },
     tables: [],
     hooks: [],
-    isOurs: (now) => now === known,
+    isKnown: (now) => now === known,
     onLoss: () => {},
   });
   watch.check();

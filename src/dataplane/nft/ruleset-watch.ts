@@ -1,19 +1,20 @@
-// Notices within a second that somebody took our rules away, as `nft flush ruleset` or `iptables -F` do whenever a host's
-// own firewall is loaded again: until they are back, nothing is denied. One small question to the kernel tells whether
-// anybody wrote; only then is asked whether our tables are still there, and whether the kernel's chains still lead to ours.
-// What was changed deeper inside is found by the reconcilers, in their own time.
+// Detects within a second that another program removed the rules of calico-ts, for example with `nft flush ruleset` when the
+// host's firewall is reloaded. Until the rules are restored, no packet is dropped by policy.
+//
+// The generation of the ruleset shows whether any program wrote. Only then the existence of the tables is checked, and
+// whether the base chains still lead to chains of calico-ts. The reconcilers find other changes at their next read.
 import type { NftRuleset, TableRef } from "../../kernel/index.ts";
 
 export interface RulesetWatchOptions {
   readonly ruleset: Pick<NftRuleset, "generation" | "tables" | "rules">;
   readonly tables: readonly TableRef[];
-  /** The kernel's chains from which a jump must lead to one of ours. */
+  /** Base chains that must contain a jump to a chain of calico-ts. */
   readonly hooks: readonly WatchedHook[];
-  /** Since the last time it was asked nobody but us wrote, for all that is known: looking costs milliseconds. */
-  readonly isOurs?: (generation: number) => boolean;
-  /** Before our tables were written for the first time nothing is missing. */
-  readonly isBegun?: () => boolean;
-  /** Something is missing: look and write again. */
+  /** True if only calico-ts wrote since the last call. Saves a check, which takes milliseconds. */
+  readonly isKnown?: (generation: number) => boolean;
+  /** False until the tables were written for the first time. */
+  readonly isStarted?: () => boolean;
+  /** Called if a table or jump is missing. */
   readonly onLoss: () => void;
 }
 
@@ -22,8 +23,8 @@ export interface WatchedHook {
   readonly chain: string;
 }
 
-/** `cali-FORWARD`, or with its layer before it. */
-const OURS = /^(?:\w+-)?cali-/;
+/** `cali-FORWARD`, or `filter-cali-FORWARD` in a table of calico-ts. */
+const OWNED_CHAIN = /^(?:\w+-)?cali-/;
 
 export class RulesetWatch {
   readonly #options: RulesetWatchOptions;
@@ -34,19 +35,19 @@ export class RulesetWatch {
   }
 
   check(): void {
-    const { ruleset, tables, hooks, isBegun, isOurs, onLoss } = this.#options;
-    if (isBegun?.() === false) return;
+    const { ruleset, tables, hooks, isStarted, isKnown, onLoss } = this.#options;
+    if (isStarted?.() === false) return;
     const generation = ruleset.generation();
     if (generation === this.#generation) return;
     this.#generation = generation;
-    if (isOurs?.(generation) === true) return;
+    if (isKnown?.(generation) === true) return;
     const present = ruleset.tables().filter(({ isDormant }) => !isDormant);
-    const isThere = (table: TableRef) =>
+    const exists = (table: TableRef) =>
       present.some(({ family, name }) => family === table.family && name === table.name);
-    const leadsToOurs = ({ table, chain }: WatchedHook) =>
+    const leadsToOwnedChain = ({ table, chain }: WatchedHook) =>
       ruleset
         .rules(table, { chain, withTargets: true })
-        .some(({ targets = [] }) => targets.some((name) => OURS.test(name)));
-    if (!tables.every(isThere) || !hooks.every(leadsToOurs)) onLoss();
+        .some(({ targets = [] }) => targets.some((name) => OWNED_CHAIN.test(name)));
+    if (!tables.every(exists) || !hooks.every(leadsToOwnedChain)) onLoss();
   }
 }

@@ -1,8 +1,8 @@
-// Whose a route in the main table is. The kernel has no names for owners, so protocol numbers and interfaces tell.
+// Decides which routes of the main table calico-ts owns, by route protocol and interface.
 import type { Route } from "../../kernel/index.ts";
 import type { RouteOwnership } from "./route-table.ts";
 
-/** Our number for routes that no other program writes. */
+/** The route protocol for routes that no other program writes. */
 export const EXCLUSIVE_PROTOCOL = 80;
 const RTPROT_BOOT = 3;
 const RTPROT_BIRD = 12;
@@ -11,7 +11,7 @@ export interface OwnershipOptions {
   readonly deviceRouteProtocol: number;
   readonly removeExternalRoutes: boolean;
   readonly isWorkload: (interfaceName: string) => boolean;
-  /** Workloads that speak BGP with the host: BIRD's routes lead to them. */
+  /** True for workloads with a BGP session to the host. BIRD writes routes to them. */
   readonly isBgpPeer: (interfaceName: string) => boolean;
   /** Felix, not BIRD, writes routes over IPIP. */
   readonly ownsIpip: boolean;
@@ -23,8 +23,8 @@ export const exclusiveProtocol = (deviceRouteProtocol: number): number =>
 export function mainTableOwnership(options: OwnershipOptions): RouteOwnership {
   const exclusive = exclusiveProtocol(options.deviceRouteProtocol);
   return {
-    isOurs(route: Route, name: string | undefined): boolean {
-      if (route.destination === "fe80::/64") return false; // the kernel's, on every interface
+    isOwned(route: Route, name: string | undefined): boolean {
+      if (route.destination === "fe80::/64") return false; // written by the kernel on every interface
       if (route.protocol === exclusive) return true;
       if (name === undefined) return false;
       if (options.isWorkload(name)) {

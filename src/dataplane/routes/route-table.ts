@@ -1,21 +1,30 @@
-// One routing table of one family, kept as wanted (wanted-routes.ts). Routes that are not ours are never touched.
+// Keeps one routing table of one IP family equal to the desired routes (desired-routes.ts). Routes of other programs are
+// not changed.
 import {
   hasErrno,
   type NewRoute,
   type Route,
   type RouteChange,
-  type RouteFault,
+  type RejectedRouteChange,
   type Routes,
 } from "../../kernel/index.ts";
-import { addressBits, type Cidr, cidrAddress, cidrLength, type IpAddress, type IpVersion } from "../../lib/ip.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
-import type { ApplyOutcome, ManagerMessage, Reconciler } from "../manager.ts";
-import { type RouteClass, type WantedRoute, WantedRoutes } from "./wanted-routes.ts";
+import type { Cidr, IpAddress, IpVersion } from "../../lib/ip/ip.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
+import type { ApplyOutcome, ManagerMessage, Reconciler } from "../loop/manager.ts";
+import { type DesiredRoute, DesiredRoutes, type RouteClass } from "./desired-routes.ts";
+import {
+  deletionOf,
+  isSameRoute,
+  type KeyedChange,
+  movedAddress,
+  planChanges,
+  type RouteState,
+} from "./plan-changes.ts";
 
-/** Which routes are ours to remove. */
+/** Decides which routes calico-ts may delete. */
 export interface RouteOwnership {
-  isOurs(route: Route, interfaceName: string | undefined): boolean;
-  /** Interfaces whose routes others may write just before we hear of them. */
+  isOwned(route: Route, interfaceName: string | undefined): boolean;
+  /** True for interfaces on which the CNI plugin may write a route before Felix receives the endpoint. */
   hasGrace?(interfaceName: string): boolean;
 }
 
@@ -30,17 +39,17 @@ export interface RouteTableOptions {
    * without addresses, after old routes were deleted and before new ones are written. Undefined for tables where connections
    * do not matter.
    */
-  readonly forgetConnections?: (addresses: ReadonlySet<IpAddress>) => Promise<void> | undefined;
+  readonly flushConnections?: (addresses: ReadonlySet<IpAddress>) => Promise<void> | undefined;
   readonly graceMs?: number;
-  readonly now?: () => number;
-  /** How long a full look at the table took. */
+  readonly nowMs?: () => number;
+  /** Called with the duration of each complete read of the table. */
   readonly onResync?: (seconds: number) => void;
 }
 
 interface InterfaceState {
   readonly index: number;
   readonly isUp: boolean;
-  readonly firstSeen: number;
+  readonly firstSeenMs: number;
 }
 
 const GRACE_MS = 10_000;
@@ -51,14 +60,14 @@ export class RouteTable implements Reconciler {
   readonly table: number;
   readonly #options: RouteTableOptions;
   readonly #log: Logger;
-  readonly #now: () => number;
-  readonly #wanted: WantedRoutes;
-  /** What the kernel has that is ours. */
+  readonly #nowMs: () => number;
+  readonly #desired: DesiredRoutes;
+  /** The routes of the kernel that calico-ts owns. */
   readonly #actual = new Map<string, Route>();
   readonly #interfaces = new Map<string, InterfaceState>();
   readonly #names = new Map<number, string>();
   readonly #dirty = new Set<string>();
-  /** Addresses that moved or were removed and whose connections still exist. */
+  /** Addresses that moved or were removed, and whose connections are not flushed yet. */
   readonly #moved = new Set<IpAddress>();
   #needsResync = true;
 
@@ -68,32 +77,32 @@ export class RouteTable implements Reconciler {
     this.table = options.table;
     this.name = `routes IPv${options.version} table ${options.table}`;
     this.#log = options.logger.with({ ipVersion: options.version, table: options.table });
-    this.#now = options.now ?? (() => performance.now());
-    this.#wanted = new WantedRoutes(options.version, options.table, (name) => {
+    this.#nowMs = options.nowMs ?? (() => performance.now());
+    this.#desired = new DesiredRoutes(options.version, options.table, (name) => {
       const state = this.#interfaces.get(name);
       return state?.isUp === true ? state.index : undefined;
     });
   }
 
   get size(): { readonly routes: number; readonly interfaces: number } {
-    return { routes: this.#actual.size, interfaces: this.#wanted.interfaceCount };
+    return { routes: this.#actual.size, interfaces: this.#desired.interfaceCount };
   }
 
-  set(routeClass: RouteClass, route: WantedRoute): void {
-    this.#dirty.add(this.#wanted.set(routeClass, route));
+  set(routeClass: RouteClass, route: DesiredRoute): void {
+    this.#dirty.add(this.#desired.set(routeClass, route));
   }
 
-  remove(routeClass: RouteClass, route: Pick<WantedRoute, "destination" | "priority" | "interfaceName">): void {
-    const key = this.#wanted.remove(routeClass, route);
+  remove(routeClass: RouteClass, route: Pick<DesiredRoute, "destination" | "priority" | "interfaceName">): void {
+    const key = this.#desired.remove(routeClass, route);
     if (key !== undefined) this.#dirty.add(key);
   }
 
-  /** Nothing may lead there by a route without a priority, however new: the CNI plugin writes such ones. */
+  /** Deletes routes to the destination without a priority, without a grace period. The CNI plugin writes such routes. */
   forbid(destination: Cidr): void {
-    if (this.#wanted.forbid(this.#wanted.key(destination, 0))) this.#needsResync = true;
+    if (this.#desired.forbid(this.#desired.key(destination, 0))) this.#needsResync = true;
   }
 
-  /** The table hears of interfaces before the managers that put routes on them. */
+  /** Called before the managers that set routes on the interface receive the message. */
   onInterface(message: ManagerMessage): void {
     if (message.type !== "interfaceState") return;
     const { name, index, state } = message;
@@ -101,47 +110,50 @@ export class RouteTable implements Reconciler {
     if (before !== undefined && before.index !== index) this.#names.delete(before.index);
     const other = this.#names.get(index);
     if (other !== undefined && other !== name && state !== "gone") {
-      // It was renamed: a route for the old name must not land on what is now somebody else's.
+      // The interface was renamed: routes for the old name must not be written to it.
       this.#interfaces.delete(other);
-      for (const key of this.#wanted.keysOn(other)) this.#dirty.add(key);
+      for (const key of this.#desired.keysOn(other)) this.#dirty.add(key);
     }
     if (state === "gone") {
       this.#interfaces.delete(name);
       if (other === name) this.#names.delete(index);
     } else {
-      const firstSeen = before?.index === index ? before.firstSeen : this.#now();
-      this.#interfaces.set(name, { index, isUp: state === "up", firstSeen });
+      const firstSeenMs = before?.index === index ? before.firstSeenMs : this.#nowMs();
+      this.#interfaces.set(name, { index, isUp: state === "up", firstSeenMs });
       this.#names.set(index, name);
     }
-    // The kernel drops an interface's routes when it is switched off or goes away, and keeps them when only the carrier is
-    // lost. So those of one that is down are deleted, in case they are there, and when it is back none is taken for granted.
-    const isNews = state === "gone" || before?.index !== index || (state === "up" && !before.isUp);
+    // The kernel removes the routes of an interface that is set down or deleted, but keeps them if only the carrier is lost.
+    // Therefore the routes of a down interface are deleted in case they exist, and written again when it is up.
+    const areLost = state === "gone" || before?.index !== index || (state === "up" && !before.isUp);
     for (const [key, route] of this.#actual)
-      if (route.link === (before?.index ?? index) && (isNews || state === "down")) {
-        if (isNews) {
+      if (route.link === (before?.index ?? index) && (areLost || state === "down")) {
+        if (areLost) {
           this.#actual.delete(key);
-          // Nobody reports the removal of a workload that an earlier run of the agent left: its interface is all there was.
-          const isWanted = this.#wanted.has(key) || this.#isWantedOn(name, route.destination);
-          if (!isWanted) this.#noteMove(route, undefined);
+          // If the workload was removed while Felix was not running, this is the only event about it.
+          const isDesired = this.#desired.has(key) || this.#isDesiredOn(name, route.destination);
+          if (!isDesired) for (const address of movedAddress(route, undefined)) this.#moved.add(address);
         }
         this.#dirty.add(key);
       }
-    for (const key of this.#wanted.keysOn(name)) this.#dirty.add(key);
+    for (const key of this.#desired.keysOn(name)) this.#dirty.add(key);
   }
 
-  /** A route went away, by our hand or another's. If we still want it, the next round brings it back. */
-  onGone(route: Route): boolean {
+  /**
+   * Must be called when the kernel reports a deleted route.
+   * @returns true if the next round must restore it
+   */
+  onRouteDeleted(route: Route): boolean {
     if (route.table !== this.table) return false;
-    const key = this.#wanted.key(route.destination, route.priority);
+    const key = this.#desired.key(route.destination, route.priority);
     const actual = this.#actual.get(key);
     if (actual === undefined || actual.link !== route.link || this.#dirty.has(key)) return false;
     const { link } = route;
-    // With its interface down or gone it is no news.
+    // The kernel removes the routes of an interface that goes down.
     if (link !== undefined && this.#interfaces.get(this.#names.get(link) ?? "")?.isUp !== true) return false;
     this.#actual.delete(key);
-    if (!this.#wanted.has(key)) return false;
+    if (!this.#desired.has(key)) return false;
     this.#dirty.add(key);
-    this.#log.warn("somebody deleted a route of ours; repairing", { destination: route.destination });
+    this.#log.warn("another program deleted a route; restoring it", { destination: route.destination });
     return true;
   }
 
@@ -150,75 +162,63 @@ export class RouteTable implements Reconciler {
   }
 
   async apply(): Promise<ApplyOutcome> {
-    let againInMs = this.#needsResync ? this.#resync() : undefined;
-    if (this.#dirty.size === 0) return againInMs === undefined ? {} : { againInMs };
-    const keys = [...this.#dirty]; // more may come while connections are flushed
-    const deletions: RouteChange[] = [];
-    /**
-     * Routes of others on interfaces we have routes for, and of ours that only have another priority now: they go last, so
-     * that no workload is without one.
-     */
-    const late: { readonly key: string; readonly change: RouteChange }[] = [];
-    const replacements: { readonly key: string; readonly change: RouteChange }[] = [];
-    for (const key of keys) {
-      const actual = this.#actual.get(key);
-      const wanted = this.#wanted.best(key);
-      if (wanted === undefined) {
-        if (actual === undefined) continue;
-        const wait = this.#graceLeft(key, actual);
-        if (wait > 0) {
-          againInMs = Math.min(againInMs ?? wait, wait);
-          continue;
-        }
-        const change: RouteChange = { action: "delete", route: this.#deleteKey(actual) };
-        const hasOtherWay = this.#hasOtherWay(actual);
-        if (this.#wanted.isKnown(key) && !hasOtherWay) deletions.push(change);
-        else late.push({ key, change });
-        // While the route is wanted, only its interface is down.
-        if (!hasOtherWay && !this.#wanted.has(key)) this.#noteMove(actual, undefined);
-      } else if (actual === undefined || !isSame(wanted, actual)) {
-        // A route that changes its type or interface is not replaced in place by every kernel: it is removed first.
-        if (actual !== undefined && (actual.link !== wanted.link || actual.type !== (wanted.type ?? "unicast")))
-          deletions.push({ action: "delete", route: this.#deleteKey(actual) });
-        this.#noteMove(actual, wanted);
-        replacements.push({ key, change: { action: "replace", route: wanted } });
-      }
-    }
-    const { routes, forgetConnections } = this.#options;
+    if (this.#needsResync) this.#resync();
+    if (this.#dirty.size === 0) return {};
+    const keys = [...this.#dirty]; // events may add more while connections are flushed
+    const plan = planChanges(keys.map((key) => this.#stateOf(key)));
+    for (const address of plan.movedAddresses) this.#moved.add(address);
+    const { routes, flushConnections } = this.#options;
     const write = (changes: readonly RouteChange[]) => (changes.length === 0 ? [] : routes.apply(changes));
-    const isReal = ({ error }: RouteFault) => !hasErrno(error, "ESRCH", "ENOENT", "ENODEV");
-    const faults = write(deletions).filter(isReal);
+    const isFailure = ({ error }: RejectedRouteChange) => !hasErrno(error, "ESRCH", "ENOENT", "ENODEV");
+    const rejected = write(plan.deleteFirst).filter(isFailure);
     const moved = new Set(this.#moved);
-    const flushing = forgetConnections?.(moved);
+    const flushing = flushConnections?.(moved);
     if (flushing !== undefined) await flushing;
     for (const address of moved) this.#moved.delete(address);
-    faults.push(...write(replacements.map(({ change }) => change)));
-    this.#replacePluginRoutes(replacements);
-    const left = late.filter(({ key }) => this.#actual.has(key));
-    faults.push(...write(left.map(({ change }) => change)).filter(isReal));
-    this.#settle(keys, faults);
-    return againInMs === undefined ? {} : { againInMs };
+    rejected.push(...write(plan.replace.map(({ change }) => change)));
+    this.#deletePluginRoutes(plan.replace);
+    const remaining = plan.deleteLast.filter(({ key }) => this.#actual.has(key));
+    rejected.push(...write(remaining.map(({ change }) => change)).filter(isFailure));
+    this.#recordResults(keys, rejected);
+    return plan.retryInMs === undefined ? {} : { againInMs: plan.retryInMs };
   }
 
-  /** Whether a route to the destination, of any priority, is wanted on the interface, be it up or not. */
-  #isWantedOn(interfaceName: string, destination: Cidr): boolean {
-    for (const key of this.#wanted.keysOn(interfaceName)) if (key.startsWith(`${destination} `)) return true;
+  #stateOf(key: string): RouteState {
+    const actual = this.#actual.get(key);
+    const desired = this.#desired.best(key);
+    if (actual === undefined) return { key, desired };
+    const isActualDown = this.#isDown(actual);
+    if (desired !== undefined) return { key, actual, desired, isActualDown };
+    return {
+      key,
+      actual,
+      isSuspended: this.#desired.has(key),
+      isManaged: this.#desired.isManaged(key),
+      hasAlternative: this.#hasAlternative(actual),
+      isActualDown,
+      graceLeftMs: this.#graceLeftMs(key, actual),
+    };
+  }
+
+  /** True if a route to the destination is desired on the interface, with any priority, even if the interface is down. */
+  #isDesiredOn(interfaceName: string, destination: Cidr): boolean {
+    for (const key of this.#desired.keysOn(interfaceName)) if (key.startsWith(`${destination} `)) return true;
     return false;
   }
 
-  /** Whether another route to the same place, of another priority, is wanted by the same interface. */
-  #hasOtherWay({ destination, link }: Route): boolean {
+  /** True if a route to the same destination over the same interface is desired with another priority. */
+  #hasAlternative({ destination, link }: Route): boolean {
     const name = link === undefined ? undefined : this.#names.get(link);
-    for (const key of this.#wanted.keysOn(name ?? ""))
-      if (key.startsWith(`${destination} `) && this.#wanted.best(key)?.link === link) return true;
+    for (const key of this.#desired.keysOn(name ?? ""))
+      if (key.startsWith(`${destination} `) && this.#desired.best(key)?.link === link) return true;
     return false;
   }
 
   /**
-   * The CNI plugin gives a new workload a route of its own, without a priority, so that it is reachable before we come.
-   * Once ours stands beside it, it goes: it would win for ever, and BGP would announce it as an exception to its block.
+   * Deletes the route without a priority that the CNI plugin writes, so that a new workload is reachable at once. It would
+   * be preferred to the one of calico-ts, and BGP would announce it as an exception to its block.
    */
-  #replacePluginRoutes(written: readonly { readonly key: string; readonly change: RouteChange }[]): void {
+  #deletePluginRoutes(written: readonly KeyedChange[]): void {
     const { routes, table, ownership } = this.#options;
     for (const { key, change } of written) {
       const { link, destination, priority = 0 } = change.route;
@@ -227,46 +227,46 @@ export class RouteTable implements Reconciler {
       if (!isNew || link === undefined || ownership.hasGrace?.(name) !== true) continue;
       const others = routes
         .list({ version: this.version, table, link })
-        .filter((route) => route.destination === destination && route.priority === 0 && ownership.isOurs(route, name));
-      // The kernel takes the lowest priority first when none is named: that is exactly this one.
-      routes.apply(others.map((route) => ({ action: "delete" as const, route: this.#deleteKey(route) })));
-      // To delete it once more would take ours.
-      for (const route of others) this.#actual.delete(this.#wanted.key(route.destination, route.priority));
+        .filter((route) => route.destination === destination && route.priority === 0 && ownership.isOwned(route, name));
+      // Priority 0 in a deletion means any priority; the kernel deletes the route with the lowest one, which is this one.
+      routes.apply(others.map((route) => deletionOf(route, { isActualDown: this.#isDown(route) })));
+      // A second deletion would delete the route of calico-ts.
+      for (const route of others) this.#actual.delete(this.#desired.key(route.destination, route.priority));
     }
   }
 
-  /** What went through is what is there; what failed is looked at again. */
-  #settle(keys: readonly string[], faults: readonly RouteFault[]): void {
-    const failed = new Map<string, RouteFault>();
-    for (const fault of faults)
-      failed.set(this.#wanted.key(fault.change.route.destination, fault.change.route.priority), fault);
+  /** Updates the known kernel state. Routes whose change was rejected stay dirty. */
+  #recordResults(keys: readonly string[], rejected: readonly RejectedRouteChange[]): void {
+    const rejectedByKey = new Map<string, RejectedRouteChange>();
+    for (const each of rejected)
+      rejectedByKey.set(this.#desired.key(each.change.route.destination, each.change.route.priority), each);
     const problems: string[] = [];
     const { table } = this.#options;
     for (const key of keys) {
-      const fault = failed.get(key);
-      const wanted = this.#wanted.best(key);
-      if (fault === undefined) {
+      const failure = rejectedByKey.get(key);
+      const desired = this.#desired.best(key);
+      if (failure === undefined) {
         const isWaiting =
-          wanted === undefined && this.#actual.has(key) && this.#graceLeft(key, this.#actual.get(key)) > 0;
+          desired === undefined && this.#actual.has(key) && this.#graceLeftMs(key, this.#actual.get(key)) > 0;
         if (isWaiting) continue; // still dirty
-        if (wanted === undefined) {
+        if (desired === undefined) {
           this.#actual.delete(key);
-          if (!this.#wanted.has(key)) this.#wanted.forget(key);
-        } else this.#actual.set(key, asRoute(wanted, table));
+          if (!this.#desired.has(key)) this.#desired.unmanage(key);
+        } else this.#actual.set(key, asRoute(desired, table));
         this.#dirty.delete(key);
         continue;
       }
       this.#actual.delete(key);
-      // An interface that just went away or down is no failure: its next state brings us back.
-      const name = wanted?.link === undefined ? undefined : this.#names.get(wanted.link);
-      if (name !== undefined && hasErrno(fault.error, "ENODEV", "ENETDOWN", "ENETUNREACH")) continue;
-      problems.push(describeError(fault.error));
+      // If the interface was just deleted or set down, its next state causes another attempt.
+      const name = desired?.link === undefined ? undefined : this.#names.get(desired.link);
+      if (name !== undefined && hasErrno(failure.error, "ENODEV", "ENETDOWN", "ENETUNREACH")) continue;
+      problems.push(describeError(failure.error));
     }
     if (problems.length > 0)
-      throw new Error(`${problems.length} routes could not be written: ${problems.slice(0, 3).join("; ")}`);
+      throw new Error(`${problems.length} route changes failed: ${problems.slice(0, 3).join("; ")}`);
   }
 
-  #resync(): number | undefined {
+  #resync(): void {
     const started = performance.now();
     const { routes, table, ownership } = this.#options;
     const before = new Map(this.#actual);
@@ -274,83 +274,53 @@ export class RouteTable implements Reconciler {
     let repaired = 0;
     for (const route of routes.list({ version: this.version, table })) {
       const name = route.link === undefined ? undefined : this.#names.get(route.link);
-      const key = this.#wanted.key(route.destination, route.priority);
-      // A foreign route in our place is replaced, like every route with the same key would be.
-      const isWanted = this.#wanted.has(key);
-      if (!isWanted && !ownership.isOurs(route, name)) continue;
+      const key = this.#desired.key(route.destination, route.priority);
+      // A route of another program with the key of a desired one is replaced, because the kernel allows only one.
+      const isDesired = this.#desired.has(key);
+      if (!isDesired && !ownership.isOwned(route, name)) continue;
       this.#actual.set(key, route);
-      const wanted = this.#wanted.best(key);
-      const isRight = wanted !== undefined && isSame(wanted, route);
+      const desired = this.#desired.best(key);
+      const isRight = desired !== undefined && isSameRoute(desired, route);
       const wasWritten = before.has(key) && !this.#dirty.has(key);
       if (before.size > 0 && (!before.has(key) || (wasWritten && !isRight))) repaired++;
       if (!isRight) this.#dirty.add(key);
     }
-    for (const key of this.#wanted.keys()) if (!this.#actual.has(key)) this.#dirty.add(key);
+    for (const key of this.#desired.keys()) if (!this.#actual.has(key)) this.#dirty.add(key);
     for (const key of before.keys()) if (!this.#actual.has(key)) repaired++;
     this.#needsResync = false;
     this.#options.onResync?.((performance.now() - started) / 1000);
-    if (repaired > 0 && before.size > 0) this.#log.warn("somebody changed our routes; repairing", { count: repaired });
-    return undefined;
-  }
-
-  #deleteKey(route: Route): RouteChange["route"] {
-    const { destination, priority, link } = route;
-    // It may be gone already: one to the same place by another way is not meant.
-    const only = link !== undefined && this.#isDown(route) ? { link } : {};
-    return { destination, table: this.#options.table, priority, ...only };
+    if (repaired > 0 && before.size > 0)
+      this.#log.warn("another program changed routes; restoring them", { count: repaired });
   }
 
   #isDown({ link }: Route): boolean {
     return link !== undefined && this.#interfaces.get(this.#names.get(link) ?? "")?.isUp === false;
   }
 
-  /** An address whose packets now go elsewhere must not keep old connections. */
-  #noteMove(before: Route | undefined, after: NewRoute | undefined): void {
-    if (before?.link === undefined || before.type !== "unicast") return;
-    if (cidrLength(before.destination) !== addressBits(this.version)) return;
-    if (after?.link === before.link) return;
-    if (before.gateway !== undefined && after?.gateway !== undefined) return; // remote to remote
-    this.#moved.add(cidrAddress(before.destination));
-  }
-
   /**
-   * A route nobody told us of may be a new workload's, written before we hear of the workload. Once we have a route for
-   * its interface we have heard.
+   * An unknown route may belong to a new workload whose endpoint Felix has not received yet. When a route is desired on the
+   * interface, the endpoint was received.
    */
-  #graceLeft(key: string, route: Route | undefined): number {
-    if (this.#wanted.isKnown(key)) return 0;
+  #graceLeftMs(key: string, route: Route | undefined): number {
+    if (this.#desired.isManaged(key)) return 0;
     const name = route?.link === undefined ? undefined : this.#names.get(route.link);
     if (name === undefined || this.#options.ownership.hasGrace?.(name) !== true) return 0;
     const state = this.#interfaces.get(name);
-    if (state === undefined || this.#wanted.hasAnyOn(name)) return 0;
-    return Math.max(0, state.firstSeen + (this.#options.graceMs ?? GRACE_MS) - this.#now());
+    if (state === undefined || this.#desired.hasAnyOn(name)) return 0;
+    return Math.max(0, state.firstSeenMs + (this.#options.graceMs ?? GRACE_MS) - this.#nowMs());
   }
 }
 
-function isSame(wanted: NewRoute, actual: Route): boolean {
-  return (
-    (wanted.type ?? "unicast") === actual.type &&
-    wanted.link === (actual.type === "unicast" ? actual.link : undefined) &&
-    wanted.gateway === actual.gateway &&
-    (wanted.onlink ?? false) === actual.onlink &&
-    wanted.protocol === actual.protocol &&
-    wanted.source === actual.source &&
-    (wanted.scope === undefined || wanted.scope === actual.scope) &&
-    (wanted.metrics?.mtu ?? 0) === (actual.metrics?.mtu ?? 0) &&
-    actual.nextHops === undefined
-  );
-}
-
-function asRoute(wanted: NewRoute, table: number): Route {
+function asRoute(desired: NewRoute, table: number): Route {
   return {
-    ...wanted,
+    ...desired,
     table,
-    type: wanted.type ?? "unicast",
-    protocol: wanted.protocol ?? 0,
-    scope: wanted.scope ?? "universe",
+    type: desired.type ?? "unicast",
+    protocol: desired.protocol ?? 0,
+    scope: desired.scope ?? "universe",
     tos: 0,
-    priority: wanted.priority ?? 0,
-    onlink: wanted.onlink ?? false,
+    priority: desired.priority ?? 0,
+    onlink: desired.onlink ?? false,
     isDead: false,
   };
 }

@@ -1,22 +1,22 @@
-// The routing rules that lead to one table of ours, kept as wanted. Rules to other tables are never looked at twice.
+// Keeps the routing rules (`ip rule`) for one routing table. Rules for other tables are ignored.
 import { hasErrno, type Rule, type Rules } from "../../kernel/index.ts";
-import type { IpVersion } from "../../lib/ip.ts";
-import type { Logger } from "../../lib/log.ts";
-import type { ApplyOutcome, Reconciler } from "../manager.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
+import type { Logger } from "../../lib/log/log.ts";
+import type { ApplyOutcome, Reconciler } from "../loop/manager.ts";
 
 export interface RoutingRulesOptions {
   readonly version: IpVersion;
   readonly table: number;
   readonly rules: Rules;
   readonly logger: Logger;
-  /** Rules to the table that are ours to remove. */
-  readonly isOurs: (rule: Rule) => boolean;
+  /** True for rules of calico-ts, which may be removed. */
+  readonly isOwned: (rule: Rule) => boolean;
 }
 
 export class RoutingRules implements Reconciler {
   readonly name: string;
   readonly #options: RoutingRulesOptions;
-  #wanted: readonly Rule[] = [];
+  #desired: readonly Rule[] = [];
   #needsWork = true;
   #hasWritten = false;
 
@@ -25,9 +25,9 @@ export class RoutingRules implements Reconciler {
     this.name = `routing rules IPv${options.version} to table ${options.table}`;
   }
 
-  set(wanted: readonly Rule[]): void {
-    if (JSON.stringify(wanted) === JSON.stringify(this.#wanted)) return;
-    this.#wanted = wanted;
+  set(desired: readonly Rule[]): void {
+    if (JSON.stringify(desired) === JSON.stringify(this.#desired)) return;
+    this.#desired = desired;
     this.#needsWork = true;
     this.#hasWritten = false;
   }
@@ -38,11 +38,11 @@ export class RoutingRules implements Reconciler {
 
   apply(): ApplyOutcome {
     if (!this.#needsWork) return {};
-    const { version, table, rules, isOurs, logger } = this.#options;
-    const missing = new Map(this.#wanted.map((rule) => [keyOf(rule), rule]));
+    const { version, table, rules, isOwned, logger } = this.#options;
+    const missing = new Map(this.#desired.map((rule) => [keyOf(rule), rule]));
     let changes = 0;
     for (const found of rules.list(version)) {
-      if (found.table !== table || missing.delete(keyOf(found)) || !isOurs(found)) continue;
+      if (found.table !== table || missing.delete(keyOf(found)) || !isOwned(found)) continue;
       changes++;
       try {
         rules.delete(found);
@@ -58,7 +58,7 @@ export class RoutingRules implements Reconciler {
         if (!hasErrno(error, "EEXIST")) throw error;
       }
     if (changes > 0 && this.#hasWritten)
-      logger.info("routing rules differed from what was written", { table, changes });
+      logger.info("another program changed routing rules; restored them", { table, changes });
     this.#hasWritten = true;
     this.#needsWork = false;
     return {};

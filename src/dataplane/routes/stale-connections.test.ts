@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import type { Cidr, IpAddress } from "../../lib/ip.ts";
+import type { Cidr, IpAddress } from "../../lib/ip/ip.ts";
 import { objectsLeftPerRound } from "../../lib/testing/heap-growth.ts";
 import { type InterfaceOwner, StaleConnections } from "./stale-connections.ts";
 
@@ -26,7 +26,7 @@ const owner = (endpoint: string, index: number, state: "up" | "down" = "up"): In
   link: { index, state },
 });
 
-test("an address that passes to another endpoint in one round is flushed before rules and again after the old route", async () => {
+test("an address that moves to another endpoint in one round is flushed before rules are written and after the old route is deleted", async () => {
   const { connections, takeFlushed } = open();
   connections.setInterface("cali1", owner("a", 5));
   await connections.resolveOwners();
@@ -42,7 +42,7 @@ test("an address that passes to another endpoint in one round is flushed before 
   expect(takeFlushed()).toEqual([]);
 });
 
-test("of two endpoints with one address, the one that the route leads to owns it", async () => {
+test("of two endpoints with the same address, the owner is the one to which the route leads", async () => {
   const { connections, takeFlushed } = open();
   const set = async (name: string, value: InterfaceOwner | undefined) => {
     connections.setInterface(name, value);
@@ -92,7 +92,7 @@ test("prefixes other than single addresses are not flushed", async () => {
   expect(takeFlushed()).toEqual([]);
 });
 
-test("removed endpoints leave nothing in memory", async () => {
+test("removed endpoints use no memory", async () => {
   const { connections, takeFlushed } = open();
   const left = await objectsLeftPerRound(async (number) => {
     const destinations = [`10.${(number >> 16) & 255}.${(number >> 8) & 255}.${number & 255}/32` as Cidr];

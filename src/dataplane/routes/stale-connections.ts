@@ -16,8 +16,8 @@ import {
   type IpAddress,
   type IpVersion,
   ipVersion,
-} from "../../lib/ip.ts";
-import type { ApplyOutcome, Reconciler } from "../manager.ts";
+} from "../../lib/ip/ip.ts";
+import type { ApplyOutcome, Reconciler } from "../loop/manager.ts";
 
 export interface InterfaceOwner {
   /** Identity of the endpoint. */
@@ -115,7 +115,7 @@ export class StaleConnections implements Reconciler {
     if (claims?.size === 0) this.#claims.delete(address);
   }
 
-  /** Of several endpoints, the one that the route leads to: interface up, then newest index, as in wanted-routes.ts. */
+  /** Of several endpoints, the one that the route leads to: interface up, then newest index, as in desired-routes.ts. */
   #ownerOf(address: IpAddress): string | undefined {
     let best: { readonly name: string; readonly owner: InterfaceOwner } | undefined;
     for (const name of this.#claims.get(address) ?? []) {

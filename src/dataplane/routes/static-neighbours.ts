@@ -1,9 +1,9 @@
-// Permanent ARP entries for workloads whose MAC is known: the host need not ask, and a workload cannot answer for
-// another.
+// Keeps permanent ARP entries for workloads with a known MAC address. The host sends no ARP requests for them, and a workload
+// cannot reply for the address of another.
 import { hasErrno, type Neighbours } from "../../kernel/index.ts";
-import { type IpAddress, type IpVersion, ipVersion } from "../../lib/ip.ts";
-import type { Logger } from "../../lib/log.ts";
-import type { ApplyOutcome, ManagerMessage, Reconciler } from "../manager.ts";
+import { type IpAddress, type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
+import type { Logger } from "../../lib/log/log.ts";
+import type { ApplyOutcome, ManagerMessage, Reconciler } from "../loop/manager.ts";
 
 interface Entry {
   readonly interfaceName: string;
@@ -15,11 +15,11 @@ export class StaticNeighbours implements Reconciler {
   readonly name = "static neighbours";
   readonly #neighbours: Neighbours;
   readonly #log: Logger;
-  readonly #wanted = new Map<string, Entry>();
+  readonly #desired = new Map<string, Entry>();
   readonly #dirty = new Set<string>();
   readonly #indexes = new Map<string, number>();
   readonly #keysOf = new Map<string, Set<string>>();
-  /** Written before and only looked at again. */
+  /** Entries that are only checked: any difference is due to another program. */
   readonly #rechecked = new Set<string>();
 
   constructor(neighbours: Neighbours, logger: Logger) {
@@ -29,8 +29,8 @@ export class StaticNeighbours implements Reconciler {
 
   set(interfaceName: string, address: IpAddress, mac: string): void {
     const key = `${interfaceName} ${address}`;
-    if (this.#wanted.get(key)?.mac === mac) return;
-    this.#wanted.set(key, { interfaceName, address, mac });
+    if (this.#desired.get(key)?.mac === mac) return;
+    this.#desired.set(key, { interfaceName, address, mac });
     const keys = this.#keysOf.get(interfaceName);
     if (keys === undefined) this.#keysOf.set(interfaceName, new Set([key]));
     else keys.add(key);
@@ -38,9 +38,8 @@ export class StaticNeighbours implements Reconciler {
   }
 
   remove(interfaceName: string, address: IpAddress): void {
-    // The entry goes with the interface; one for another address of a living interface does no harm but is removed.
     const key = `${interfaceName} ${address}`;
-    if (!this.#wanted.delete(key)) return;
+    if (!this.#desired.delete(key)) return;
     this.#dirty.add(key);
     const keys = this.#keysOf.get(interfaceName);
     keys?.delete(key);
@@ -55,7 +54,7 @@ export class StaticNeighbours implements Reconciler {
   }
 
   queueResync(): void {
-    for (const key of this.#wanted.keys()) {
+    for (const key of this.#desired.keys()) {
       if (!this.#dirty.has(key)) this.#rechecked.add(key);
       this.#dirty.add(key);
     }
@@ -67,10 +66,10 @@ export class StaticNeighbours implements Reconciler {
     for (const key of this.#dirty) {
       const [interfaceName = "", address = ""] = key.split(" ");
       const link = this.#indexes.get(interfaceName);
-      const entry = this.#wanted.get(key);
+      const entry = this.#desired.get(key);
       if (link === undefined) {
         if (entry === undefined) this.#dirty.delete(key);
-        continue; // when it appears
+        continue; // applied when the interface appears
       }
       try {
         if (entry === undefined) this.#neighbours.delete({ link, address: address as IpAddress });
@@ -85,19 +84,19 @@ export class StaticNeighbours implements Reconciler {
     }
     this.#rechecked.clear();
     if (repaired.length > 0)
-      this.#log.warn("somebody changed our static neighbours; repaired", {
+      this.#log.warn("another program changed static neighbours; restored them", {
         count: repaired.length,
         first: repaired[0],
       });
     return {};
   }
 
-  /** MACs of the permanent entries the kernel has, where something is to be done. */
+  /** Returns the MAC addresses of permanent entries on interfaces with changes. */
   #present(): ReadonlyMap<string, string> {
     const present = new Map<string, string>();
     const versions = new Map<IpVersion, Set<number>>();
     for (const key of this.#dirty) {
-      const entry = this.#wanted.get(key);
+      const entry = this.#desired.get(key);
       const link = entry === undefined ? undefined : this.#indexes.get(entry.interfaceName);
       if (entry === undefined || link === undefined) continue;
       const version = ipVersion(entry.address);
@@ -106,7 +105,7 @@ export class StaticNeighbours implements Reconciler {
       else links.add(link);
     }
     for (const [version, links] of versions) {
-      const filters = links.size > FEW_LINKS ? [{ version }] : [...links].map((link) => ({ version, link }));
+      const filters = links.size > MAX_SINGLE_LISTS ? [{ version }] : [...links].map((link) => ({ version, link }));
       for (const filter of filters)
         for (const { link, address, mac, state } of this.#neighbours.list(filter))
           if (state === "permanent" && mac !== undefined) present.set(`${link} ${address}`, mac);
@@ -115,5 +114,5 @@ export class StaticNeighbours implements Reconciler {
   }
 }
 
-/** With more links than these, one list of all is cheaper than one of each. */
-const FEW_LINKS = 8;
+/** For more links, one list of all entries is cheaper than one list per link. */
+const MAX_SINGLE_LISTS = 8;

@@ -1,14 +1,16 @@
-// Which chains are needed: those a kernel chain leads to, over any number of jumps. Managers offer chains to every
-// table; only the needed ones are written.
+// Computes which chains are needed: those that a kernel chain leads to, over any number of jumps. Managers set chains in
+// every table; only needed chains are written.
+
+const NO_TARGETS: ReadonlySet<string> = new Set();
 
 export class ChainGraph {
-  /** What each known chain leads to. */
+  /** The chains to which each chain has jumps. */
   readonly #targets = new Map<string, ReadonlySet<string>>();
-  /** How many needed chains (or hooks) lead to each chain. */
+  /** Number of needed chains and holds that lead to each chain. */
   readonly #references = new Map<string, number>();
   readonly #onChange: (name: string) => void;
 
-  /** @param onChange called when a chain begins or ceases to be needed */
+  /** @param onChange called when a chain becomes needed, or is not needed any more */
   constructor(onChange: (name: string) => void) {
     this.#onChange = onChange;
   }
@@ -17,17 +19,20 @@ export class ChainGraph {
     return this.#references.has(name);
   }
 
-  /** What the chain leads to from now on. */
+  targetsOf(name: string): ReadonlySet<string> {
+    return this.#targets.get(name) ?? NO_TARGETS;
+  }
+
   set(name: string, targets: ReadonlySet<string>): void {
     const before = this.#targets.get(name);
     this.#targets.set(name, targets);
     if (!this.#references.has(name)) return;
-    // New ones first, so that what both lead to is never let go.
+    // First the new targets, so that a target of both is needed all the time.
     for (const target of targets) this.#acquire(target);
     if (before !== undefined) for (const target of before) this.#release(target);
   }
 
-  /** The chain is no longer offered; what needs it still does. */
+  /** The chain has no content any more. It may still be needed. */
   delete(name: string): void {
     const before = this.#targets.get(name);
     if (before === undefined) return;
@@ -35,11 +40,11 @@ export class ChainGraph {
     if (this.#references.has(name)) for (const target of before) this.#release(target);
   }
 
-  /** A reason outside the graph to need a chain: a hook, or a chain that is always written. */
+  /** Makes a chain needed for a reason outside the graph: a hook leads to it, or it is always written. */
   hold(name: string): void {
     this.#acquire(name);
   }
-  letGo(name: string): void {
+  release(name: string): void {
     this.#release(name);
   }
 

@@ -1,20 +1,14 @@
-// What the rules depend on besides messages. Filled once at start from the configuration; a change restarts the agent.
-import type { Cidr, IpAddress, IpVersion } from "../../lib/ip.ts";
+// The configuration of the rules. It is fixed at start; Felix restarts when it changes.
+import type { IpAddress, IpVersion } from "../../lib/ip/ip.ts";
+import type { FailsafePort } from "../../model/index.ts";
 import type { Marks } from "./marks.ts";
 import type { PortRange } from "./rule.ts";
 
-export interface FailsafePort {
-  readonly protocol: "tcp" | "udp" | "sctp";
-  readonly port: number;
-  /** Only from (in) or to (out) here; absent = anywhere. */
-  readonly net?: Cidr;
-}
-
 export interface RulesConfig {
-  /** Interfaces that begin like this are workloads. */
+  /** Interfaces whose names start with one of these belong to workloads. */
   readonly workloadPrefixes: readonly string[];
   readonly marks: Marks;
-  /** What becomes of a packet that policy accepted: final, or left to the rules after ours. */
+  /** The action for packets that policy allows: `return` leaves the decision to later rules of other programs. */
   readonly filterAllow: "accept" | "return";
   readonly mangleAllow: "accept" | "return";
   readonly deny: "drop" | "reject";
@@ -40,26 +34,26 @@ export interface RulesConfig {
   readonly wireguardHostEncryption: boolean;
   readonly natPortRange?: PortRange;
   readonly natOutgoingAddress?: IpAddress;
-  /** A trailing `+` or `*` stands for any ending. */
+  /** A trailing `+` or `*` matches any suffix. */
   readonly natOutgoingInterface?: string;
   readonly natExcludesHosts: boolean;
   readonly serviceLoop: "drop" | "reject" | "disabled";
   readonly openstack?: { readonly metadataAddress?: IpAddress; readonly metadataPort: number };
   readonly istioDscp?: number;
   readonly logPrefix: string;
-  /** Such as `5/minute`; absent = every packet. */
+  /** For example `5/minute`; undefined: every packet. */
   readonly logRate?: string;
   readonly logBurst: number;
   readonly flowLogs: boolean;
   readonly ipvs: boolean;
   readonly nodePortRanges: readonly PortRange[];
-  /** The agent's own health port: a `*` host endpoint must not cut it off on the loopback interface. */
+  /** Felix's health port. A host endpoint for `*` must not block it on the loopback interface. */
   readonly healthPort?: number;
-  /** Offload of established flows, nftables only. */
+  /** The flowtable for established connections; only with nftables. */
   readonly flowtable?: string;
 }
 
-/** `cali*`: how a workload prefix is matched. */
+/** Returns patterns such as `cali*` that match the interfaces of workloads. */
 export const workloadPatterns = (config: RulesConfig): readonly string[] =>
   config.workloadPrefixes.map((prefix) => `${prefix}*`);
 
@@ -72,7 +66,7 @@ export const vxlanEnabledFor = (config: RulesConfig, version: IpVersion): boolea
 /** The name of the flowtable, in each family's table. */
 export const FLOWTABLE = "calico";
 
-/** Ids of the sets that no policy asks for. */
+/** Ids of the sets that do not come from policies. */
 export const SET = {
   masqueradePools: "masq-ipam-pools",
   allPools: "network-ip-pools",

@@ -23,23 +23,23 @@ function tree(names: readonly string[], more: Partial<DispatchChain> = {}): Reco
 }
 const leaf = (name: string) => `--in-interface ${name} --goto cali-fw-${name}`;
 
-test("FD-075 without workloads everything that looks like one is dropped", () =>
+test("FD-075 without workloads, packets of all interfaces with a workload prefix are dropped", () =>
   expect(tree([])).toEqual({ root: [CLOSED] }));
 
-test("FD-075 the root and every branch end in the drop", () =>
+test("FD-075 the root and every branch end in a drop", () =>
   expect(tree(["calib2", "calia1", "calib1", "calic"])).toEqual({
     "root-b": [leaf("calib1"), leaf("calib2"), CLOSED],
     root: [leaf("calia1"), "--in-interface calib+ --goto cali-from-wl-dispatch-b", leaf("calic"), CLOSED],
   }));
 
-test("FD-075 one workload needs no branch, and a name that begins another is told apart from it", () => {
+test("FD-075 one workload needs no branch, and a name that is a prefix of another is distinguished from it", () => {
   expect(tree(["cali1"])).toEqual({ root: [leaf("cali1"), CLOSED] });
   expect(tree(["cali1", "cali12", "cali13"])).toEqual({
     root: [leaf("cali1"), leaf("cali12"), leaf("cali13"), CLOSED],
   });
 });
 
-test("FD-075 a branch is entered and never left: no interface meets the rules of two endpoints", () => {
+test("FD-075 packets do not return from a branch, so no packet passes the rules of two endpoints", () => {
   const names = Array.from({ length: 300 }, (_, i) => `cali${(i * 7919).toString(16)}`);
   const chains = tree(names);
   for (const rules of Object.values(chains)) {

@@ -1,9 +1,9 @@
-// A dispatch for a kernel without maps.
+// Converts a dispatch chain to plain chains, for iptables, which has no verdict maps.
 import { chain, type DispatchChain, goto, hostChain, type Rule, type RuleChain } from "./rule.ts";
 
 /**
- * A dispatch as a tree two levels deep: the root chooses by the first character in which the names differ, so that a
- * packet passes a handful of rules instead of one per interface.
+ * Returns a tree of two levels. The root selects by the first character in which the interface names differ, so a packet
+ * passes a few rules instead of one per interface.
  */
 export function dispatchTree(dispatch: DispatchChain): RuleChain[] {
   const names = [...dispatch.targets.keys()].sort();

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import type { RulesConfig } from "./config.ts";
 import { endpointChain, type EndpointChainInput } from "./endpoint-chains.ts";
-import type { Layer } from "./rule.ts";
+import type { TableName } from "./rule.ts";
 import { chainText, plainConfig } from "./testing.ts";
 
 const comment = (text: string) => `-m comment --comment "${text}"`;
@@ -25,16 +25,20 @@ const INPUT: EndpointChainInput = {
   profileChains: [],
   allow: "accept",
 };
-const text = (input: Partial<EndpointChainInput> = {}, config: Partial<RulesConfig> = {}, layer: Layer = "filter") => {
+const text = (
+  input: Partial<EndpointChainInput> = {},
+  config: Partial<RulesConfig> = {},
+  tableName: TableName = "filter",
+) => {
   const whole = plainConfig(config);
-  return chainText(endpointChain(whole, { ...INPUT, ...input }), layer, whole);
+  return chainText(endpointChain(whole, { ...INPUT, ...input }), tableName, whole);
 };
 
-test("FD-070 without policy or profile an endpoint is closed, but for connections that are known", () => {
+test("FD-070 without policy or profile, only established connections are allowed", () => {
   expect(text()).toEqual([`${ESTABLISHED} --jump ACCEPT`, INVALID, BEGIN, CLOSED]);
 });
 
-test("FD-070 a workload's own packets carry no tunnel, unless that is allowed", () => {
+test("FD-070 encapsulated packets of a workload are denied, unless configured otherwise", () => {
   const begin = [`${ESTABLISHED} --jump ACCEPT`, INVALID, BEGIN];
   expect(text({ direction: "egress" })).toEqual([...begin, NO_VXLAN, NO_IPIP, CLOSED]);
   expect(text({ direction: "egress" }, { allowVxlanFromWorkloads: true })).toEqual([...begin, NO_IPIP, CLOSED]);
@@ -49,7 +53,7 @@ test("FD-070 a disabled endpoint is one rule", () => {
   ]);
 });
 
-test("FD-070 tiers in order, each closed at its end or passing, then profiles, then the door", () => {
+test("FD-070 tiers in order, each with a deny or pass at its end, then profiles, then a deny", () => {
   const tiers = [
     { name: "security", chains: ["cali-pi-a", "cali-gi-b"], endsInDrop: true },
     { name: "default", chains: ["cali-pi-c"], endsInDrop: false },
@@ -72,7 +76,7 @@ test("FD-070 tiers in order, each closed at its end or passing, then profiles, t
   ]);
 });
 
-test("FD-070 limits come first, then what is known, then the connection limit, then failsafes", () => {
+test("FD-070 the packet rate limit is first, then established connections, the connection limit, and failsafe ports", () => {
   const limited = text({
     packetRate: { packetsPerSecond: 100, burst: 20 },
     maxConnections: 7,
@@ -89,7 +93,7 @@ test("FD-070 limits come first, then what is known, then the connection limit, t
   expect(limited[1]).toContain("-m limit --limit 100/sec --limit-burst 20 --jump MARK --set-mark 0x80000/0x80000");
 });
 
-test("FD-070 where accepting means returning, the mark says that a connection is known", () => {
+test("FD-070 if the allow action is return, established connections get the accept mark", () => {
   expect(text({ allow: "return" }, { filterAllow: "return" }).slice(0, 3)).toEqual([
     `${ESTABLISHED} --jump MARK --set-mark 0x10000/0x10000`,
     `${ESTABLISHED} --jump RETURN`,
@@ -98,7 +102,7 @@ test("FD-070 where accepting means returning, the mark says that a connection is
   expect(text({}, { disableConntrackInvalidCheck: true })).not.toContain(INVALID);
 });
 
-test("FD-070 forwarded traffic past a host is open without policy, and has no profiles", () => {
+test("FD-070 forwarded traffic of a host endpoint is allowed without policy, and has no profiles", () => {
   const forward = { use: "forward", isWorkload: false, profileChains: ["cali-pri-p"] } as const;
   expect(text({ ...forward, allowsByDefault: true }).slice(3)).toEqual([
     `${comment("Allow forwarded traffic by default")} --jump MARK --set-mark 0x10000/0x10000`,
@@ -121,7 +125,7 @@ for (const use of ["normal", "forward"] as const)
     expect(text({ use, isWorkload: false, tiers }).join("\n")).not.toContain("NFLOG");
   });
 
-test("FD-070 before tracking an accepted packet goes untracked; neither there nor before NAT does a tier end in a drop", () => {
+test("FD-070 an allowed packet of an untracked policy is not tracked; untracked and pre-DNAT tiers do not end in a drop", () => {
   const tiers = [{ name: "default", chains: ["cali-pi-a"], endsInDrop: true }];
   const more = { isWorkload: false, failsafeChain: "cali-failsafe-in", tiers } as const;
   const start = `${comment("Start of tier default")} --jump MARK --set-mark 0/0x20000`;
@@ -144,7 +148,7 @@ test("FD-070 before tracking an accepted packet goes untracked; neither there no
   ]);
 });
 
-test("FD-070 a refusal instead of a drop is one in word and deed, but only in the filter table", () => {
+test("FD-070 with deny action Reject, packets are rejected and comments say so, but only in the filter table", () => {
   const reject = { deny: "reject" } as const;
   expect(text({}, reject).at(-1)).toBe(`${comment("Reject if no profiles matched")} --jump REJECT`);
   expect(text({}, reject, "mangle").at(-1)).toBe(`${comment("Reject if no profiles matched")} --jump DROP`);

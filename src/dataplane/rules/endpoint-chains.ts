@@ -1,6 +1,6 @@
-// The chain a packet walks for one endpoint and direction: established connections first, then the tiers in order, then
-// the profiles, then the door.
-import type { IpVersion } from "../../lib/ip.ts";
+// Builds the chain of one endpoint and direction: established connections first, then the tiers in order, then the profiles,
+// and finally a deny.
+import type { IpVersion } from "../../lib/ip/ip.ts";
 import { type RulesConfig } from "./config.ts";
 import type { Direction } from "./names.ts";
 import { nflogEndOfTier, nflogGroup, nflogNoProfile } from "./nflog.ts";
@@ -24,20 +24,21 @@ import {
   setMark,
 } from "./rule.ts";
 import { SharedRules } from "./shared-rules.ts";
+import { allowAction } from "./static-rules.ts";
 
-/** Policies of a tier in one direction, as chains to jump to. */
+/** The chains of a tier's policies in one direction. */
 export interface TierChains {
   readonly name: string;
-  /** Chains of policies or groups, in order; staged policies are not among them. */
+  /** Chains of policies or policy groups, in order, without staged policies. */
   readonly chains: readonly string[];
-  /** Whether any policy of the tier is enforced, and the tier ends in a drop. */
+  /** True if any policy of the tier is enforced, and the default action of the tier is deny. */
   readonly endsInDrop: boolean;
 }
 
 export type EndpointChainUse =
-  /** Local processes' or workloads' traffic, after routing. */
+  /** Traffic of workloads or local processes, after routing. */
   | "normal"
-  /** Traffic through the host past a host endpoint. */
+  /** Traffic that the host forwards through a host endpoint. */
   | "forward"
   /** Before connection tracking. */
   | "untracked"
@@ -52,10 +53,10 @@ export interface EndpointChainInput {
   readonly adminUp: boolean;
   /** Tiers with policies in this direction. */
   readonly tiers: readonly TierChains[];
-  /** Forwarded traffic past an endpoint without any forward policy. */
+  /** Forwarded traffic of an endpoint without any forward policy is allowed. */
   readonly allowsByDefault?: boolean;
   readonly profileChains: readonly string[];
-  /** What an accepted packet gets in this table. */
+  /** The action for accepted packets in this table. */
   readonly allow: "accept" | "return";
   readonly failsafeChain?: string;
   readonly packetRate?: { readonly packetsPerSecond: number; readonly burst: number };
@@ -64,7 +65,6 @@ export interface EndpointChainInput {
 
 export const denyAction = (config: RulesConfig): Action => (config.deny === "drop" ? drop : { kind: "reject" });
 const denyWord = (config: RulesConfig): string => (config.deny === "drop" ? "Drop" : "Reject");
-const allowAction = (allow: "accept" | "return"): Action => (allow === "accept" ? accept : returnAction);
 
 export function endpointChain(config: RulesConfig, input: EndpointChainInput): RuleChain {
   if (!input.adminUp) return chain(input.name, [{ action: denyAction(config), comments: ["Endpoint admin disabled"] }]);
@@ -76,27 +76,27 @@ export function endpointChain(config: RulesConfig, input: EndpointChainInput): R
   }
   if (use === "forward" && input.allowsByDefault === true)
     rules.push(
-      { action: setMark(config.marks.accept), comments: ["Allow forwarded traffic by default"], ifRefused: "leaveOut" },
+      { action: setMark(config.marks.accept), comments: ["Allow forwarded traffic by default"], ifRejected: "omit" },
       { action: returnAction, comments: ["Return for accepted forward traffic"] },
     );
   if (use === "normal") rules.push(...profileRules(config, direction, input.profileChains));
   return chain(input.name, rules);
 }
 
-/** For an endpoint whose policy cannot be asked: known connections and failsafe ports pass, and nothing else. */
+/** The chain of an endpoint if the kernel rejects the jump to its policy: allows only established connections and failsafe ports. */
 export function closedChain(
   config: RulesConfig,
   input: Pick<EndpointChainInput, "name" | "direction" | "use" | "allow" | "failsafeChain">,
 ): RuleChain {
   const { use } = input;
-  const isFinal = use === "normal" || use === "forward"; // rejecting is not possible before routing
+  const isFinal = use === "normal" || use === "forward"; // REJECT is not possible before routing
   return chain(input.name, [
     ...openingRules(config, { ...input, isWorkload: false, adminUp: true, tiers: [], profileChains: [] }),
     { action: isFinal ? denyAction(config) : drop, comments: ["Policy cannot be asked"] },
   ]);
 }
 
-/** What comes before policy: limits, known connections, and the ports nobody can lock. */
+/** The rules before policy: limits, established connections, and failsafe ports. */
 function openingRules(config: RulesConfig, input: EndpointChainInput): Rule[] {
   const { marks } = config;
   const { direction, use, allow } = input;
@@ -106,15 +106,15 @@ function openingRules(config: RulesConfig, input: EndpointChainInput): Rule[] {
   if (input.packetRate !== undefined)
     rules.push({ action: { kind: "dropOverRate", ...input.packetRate, what: direction } });
   if (use !== "untracked") {
-    // None of these may stop what comes here when it is refused: the failsafe ports are asked only after them.
-    const ifRefused = "leaveOut";
-    if (allow !== "accept") rules.push({ match: [established], action: setMark(marks.accept), ifRefused });
+    // If the kernel rejects one of these rules, it must not be replaced by a drop, because the failsafe ports follow later.
+    const ifRejected = "omit";
+    if (allow !== "accept") rules.push({ match: [established], action: setMark(marks.accept), ifRejected });
     rules.push(
-      shared.get(`established ${allow}`, () => ({ match: [established], action: allowAction(allow), ifRefused })),
+      shared.get(`established ${allow}`, () => ({ match: [established], action: allowAction(allow), ifRejected })),
     );
     if (!config.disableConntrackInvalidCheck)
       rules.push(
-        shared.get("invalid", () => ({ match: [{ kind: "ctState", states: ["invalid"] }], action: deny, ifRefused })),
+        shared.get("invalid", () => ({ match: [{ kind: "ctState", states: ["invalid"] }], action: deny, ifRejected })),
       );
   }
   if (input.maxConnections !== undefined)
@@ -123,13 +123,13 @@ function openingRules(config: RulesConfig, input: EndpointChainInput): Rule[] {
       action: { kind: "reject", with: "tcp-reset" },
       comments: [`Reject connections over ${direction} connection limit`],
     });
-  if (input.failsafeChain !== undefined) rules.push({ action: jump(input.failsafeChain), ifRefused: "leaveOut" });
+  if (input.failsafeChain !== undefined) rules.push({ action: jump(input.failsafeChain), ifRejected: "omit" });
   rules.push(shared.get("begin", () => ({ action: clearMark(marks.accept | marks.pass) })));
   if (input.isWorkload && direction === "egress") rules.push(...encapsulationRules(config, deny, shared));
   return rules;
 }
 
-/** The tier's policies in order, until one accepts or passes on. */
+/** The policies of a tier in order, until one allows or passes the packet. */
 function tierRules(config: RulesConfig, use: EndpointChainUse, tier: TierChains): Rule[] {
   const { marks } = config;
   const shared = sharedOf(config);
@@ -152,10 +152,10 @@ function tierRules(config: RulesConfig, use: EndpointChainUse, tier: TierChains)
   return rules;
 }
 
-/** What becomes of a packet that no policy of the tier decided on. */
+/** The rules for packets that no policy of the tier decided on. */
 function tierEndRules(config: RulesConfig, direction: Direction, tier: TierChains): Rule[] {
   const undecided = [markClear(config.marks.pass)];
-  const tell = (decision: "deny" | "pass"): Rule[] =>
+  const log = (decision: "deny" | "pass"): Rule[] =>
     config.flowLogs
       ? [
           {
@@ -168,17 +168,17 @@ function tierEndRules(config: RulesConfig, direction: Direction, tier: TierChain
           },
         ]
       : [];
-  // Also if all policies of the tier are staged: the flow log then shows that they would have decided here.
-  if (!tier.endsInDrop) return tell("pass");
+  // Also if all policies of the tier are staged, so that the flow log shows the decision that they would have made.
+  if (!tier.endsInDrop) return log("pass");
   const end = sharedOf(config).get(`end ${tier.name}`, () => ({
     match: undecided,
     action: denyAction(config),
     comments: [`End of tier ${tier.name}. ${denyWord(config)} if no policies passed packet`],
   }));
-  return [...tell("deny"), end];
+  return [...log("deny"), end];
 }
 
-/** The profiles in order, and then the door. */
+/** The profiles in order, and then a deny. */
 function profileRules(config: RulesConfig, direction: Direction, profileChains: readonly string[]): Rule[] {
   const shared = sharedOf(config);
   const accepted = shared.get("profile accepted", () => ({
@@ -196,7 +196,7 @@ function profileRules(config: RulesConfig, direction: Direction, profileChains: 
   return [...rules, noProfile];
 }
 
-/** A workload that builds tunnels itself could reach what policy keeps from it. */
+/** A workload that sends encapsulated packets could bypass policy. */
 function encapsulationRules(config: RulesConfig, deny: Action, shared: SharedRules): Rule[] {
   const rules: Rule[] = [];
   if (!config.allowVxlanFromWorkloads)
@@ -218,7 +218,7 @@ function encapsulationRules(config: RulesConfig, deny: Action, shared: SharedRul
   return rules;
 }
 
-/** One configuration's rules that stand in all endpoints' chains. */
+/** Rules that the chains of all endpoints contain, by configuration. */
 const sharedByConfig = new WeakMap<RulesConfig, SharedRules>();
 
 function sharedOf(config: RulesConfig): SharedRules {
@@ -228,7 +228,7 @@ function sharedOf(config: RulesConfig): SharedRules {
 }
 
 const BLOCK = 5;
-/** A group's chain: five jumps, a look at the verdict, five jumps, … */
+/** The chain of a policy group: after every five jumps, a rule returns if there is a verdict. */
 export function policyGroupChain(config: RulesConfig, name: string, policyChains: readonly string[]): RuleChain {
   const verdict = config.marks.accept | config.marks.pass;
   const rules: Rule[] = [];
@@ -248,10 +248,10 @@ export function policyGroupChain(config: RulesConfig, name: string, policyChains
   return chain(name, rules);
 }
 
-/** Ports that stay open whatever policy says, so that nobody locks himself out. */
+/** Ports that stay open independent of policy, so that an operator cannot lock himself out. */
 export function failsafeChains(
   config: RulesConfig,
-  layer: "raw" | "mangle" | "filter",
+  tableName: "raw" | "mangle" | "filter",
   version: IpVersion,
 ): RuleChain[] {
   const rulesFor = (
@@ -274,8 +274,8 @@ export function failsafeChains(
     });
   const inward = rulesFor(config.failsafeIn, "destination", "source");
   const outward = rulesFor(config.failsafeOut, "destination", "destination");
-  if (layer === "raw") {
-    // Without tracking nobody knows an answer when he sees one: answers of the other list pass by their source port.
+  if (tableName === "raw") {
+    // Without connection tracking, replies are not recognized. They are allowed by their source port.
     inward.push(...rulesFor(config.failsafeOut, "source", "source"));
     outward.push(...rulesFor(config.failsafeIn, "source", "destination"));
   }

@@ -1,9 +1,9 @@
-// The chains every node has in the filter table, where packets to, from and through the host are let pass or stopped.
-import type { IpVersion } from "../../lib/ip.ts";
+// Builds the static chains of the filter table, which allow or deny packets to, from and through the host.
+import type { IpVersion } from "../../lib/ip/ip.ts";
 import { type RulesConfig, SET, vxlanEnabledFor, workloadPatterns } from "./config.ts";
-import { askHostPolicy } from "./detours.ts";
+import { jumpToHostPolicy } from "./fallback/fallback-chains.ts";
 import { denyAction } from "./endpoint-chains.ts";
-import { accepted, allow, dispensable, hook, type Hooks } from "./hooks.ts";
+import { acceptedByHostPolicy, allowAction, omittable, jumpFromHook, type HookRules } from "./static-rules.ts";
 import {
   chain,
   clearMark,
@@ -28,20 +28,20 @@ import {
   drop,
 } from "./rule.ts";
 
-export function filterHooks(config: RulesConfig): Hooks {
+export function filterHooks(config: RulesConfig): HookRules {
   return {
-    insert: new Map([hook("INPUT"), hook("FORWARD"), hook("OUTPUT")]),
+    insert: new Map([jumpFromHook("INPUT"), jumpFromHook("FORWARD"), jumpFromHook("OUTPUT")]),
     append: new Map([
       [
         "FORWARD",
         [
           {
             match: [markSet(config.marks.accept)],
-            action: allow(config.filterAllow),
+            action: allowAction(config.filterAllow),
             comments: ["Policy explicitly accepted packet."],
           },
-          // Tells mangle POSTROUTING that the packet was forwarded.
-          dispensable({ action: setMark(config.marks.accept) }),
+          // In mangle POSTROUTING, the mark shows that the packet was forwarded.
+          omittable({ action: setMark(config.marks.accept) }),
         ],
       ],
     ]),
@@ -72,20 +72,20 @@ function forwardChain(config: RulesConfig): RuleChain {
     });
   rules.push(
     { action: clearMark(marks.all & ~marks.accept) },
-    askHostPolicy("cali-from-hep-forward", markClear(marks.accept)),
+    jumpToHostPolicy("cali-from-hep-forward", markClear(marks.accept)),
   );
   for (const pattern of workloadPatterns(config))
     rules.push(
-      { match: [inInterface(pattern)], action: jump("cali-from-wl-dispatch"), ifRefused: "close" },
-      { match: [outInterface(pattern)], action: jump("cali-to-wl-dispatch"), ifRefused: "close" },
+      { match: [inInterface(pattern)], action: jump("cali-from-wl-dispatch"), ifRejected: "drop" },
+      { match: [outInterface(pattern)], action: jump("cali-to-wl-dispatch"), ifRejected: "drop" },
     );
-  rules.push(askHostPolicy("cali-to-hep-forward"), dispensable({ action: jump("cali-cidr-block") }));
+  rules.push(jumpToHostPolicy("cali-to-hep-forward"), omittable({ action: jump("cali-cidr-block") }));
   return hostChain("cali-FORWARD", rules);
 }
 
 function inputRules(config: RulesConfig, version: IpVersion): Rule[] {
   const { marks } = config;
-  const allowed = allow(config.filterAllow);
+  const allowed = allowAction(config.filterAllow);
   const deny = denyAction(config);
   const rules: Rule[] = [];
   if (version === 4 && config.ipipEnabled)
@@ -125,41 +125,41 @@ function inputRules(config: RulesConfig, version: IpVersion): Rule[] {
       { match: [{ kind: "mark", value: 0, mask: marks.endpoint, negated: true }], action: returnAction },
     );
   for (const pattern of workloadPatterns(config))
-    rules.push({ match: [inInterface(pattern)], action: goto("cali-wl-to-host"), ifRefused: "close" });
+    rules.push({ match: [inInterface(pattern)], action: goto("cali-wl-to-host"), ifRejected: "drop" });
   rules.push(
     { match: [markSet(marks.accept)], action: allowed },
     { action: clearMark(marks.all) },
-    askHostPolicy("cali-from-host-endpoint"),
-    accepted(config, allowed),
+    jumpToHostPolicy("cali-from-host-endpoint"),
+    acceptedByHostPolicy(config, allowed),
   );
   return rules;
 }
 
-/** ICMPv6 types of neighbour discovery and multicast listener discovery; a workload without them has no IPv6. */
+/** ICMPv6 types of neighbour discovery and multicast listener discovery. Without them, a workload has no IPv6. */
 export const DISCOVERY_TYPES = [130, 131, 132, 133, 135, 136] as const;
 
 function workloadToHostRules(config: RulesConfig, version: IpVersion): Rule[] {
-  const allowed = allow(config.filterAllow);
+  const allowed = allowAction(config.filterAllow);
   const rules: Rule[] = [];
   if (version === 6)
     for (const type of DISCOVERY_TYPES)
-      rules.push(dispensable({ match: [protocolIs(58), { kind: "icmp", type }], action: allowed }));
+      rules.push(omittable({ match: [protocolIs(58), { kind: "icmp", type }], action: allowed }));
   if (config.openstack !== undefined) {
     const { metadataAddress, metadataPort } = config.openstack;
     if (version === 4 && metadataAddress !== undefined)
       rules.push(
-        dispensable({
+        omittable({
           match: [protocolIs("tcp"), isAddress("destination", metadataAddress), destinationPort("tcp", metadataPort)],
           action: allowed,
         }),
       );
     const [client, server] = version === 4 ? [68, 67] : [546, 547];
     rules.push(
-      dispensable({
+      omittable({
         match: [protocolIs("udp"), sourcePort("udp", client), destinationPort("udp", server)],
         action: allowed,
       }),
-      dispensable({ match: [protocolIs("udp"), destinationPort("udp", 53)], action: allowed }),
+      omittable({ match: [protocolIs("udp"), destinationPort("udp", 53)], action: allowed }),
     );
   }
   rules.push(
@@ -174,14 +174,14 @@ function workloadToHostRules(config: RulesConfig, version: IpVersion): Rule[] {
 
 function outputRules(config: RulesConfig, version: IpVersion): Rule[] {
   const { marks } = config;
-  const allowed = allow(config.filterAllow);
+  const allowed = allowAction(config.filterAllow);
   const rules: Rule[] = [{ match: [markSet(marks.accept)], action: allowed }];
   if (config.ipvs)
     rules.push({
       match: [{ kind: "mark", value: 0, mask: marks.endpoint, negated: true }],
       action: goto("cali-forward-endpoint-mark"),
     });
-  // The host may always talk to its workloads: health checks come this way.
+  // The host may always connect to its workloads, for example for health checks.
   for (const pattern of workloadPatterns(config)) rules.push({ match: [outInterface(pattern)], action: returnAction });
   if (version === 4 && config.ipipEnabled)
     rules.push({
@@ -208,9 +208,9 @@ function outputRules(config: RulesConfig, version: IpVersion): Rule[] {
     });
   rules.push(
     { action: clearMark(marks.all) },
-    // A packet with a new destination still has its old interface here; mangle POSTROUTING sees the new one.
-    askHostPolicy("cali-to-host-endpoint", { kind: "ctDnat", negated: true }),
-    accepted(config, allowed),
+    // A packet whose destination was translated still has its old interface here. Its new one is known in mangle POSTROUTING.
+    jumpToHostPolicy("cali-to-host-endpoint", { kind: "ctDnat", negated: true }),
+    acceptedByHostPolicy(config, allowed),
   );
   return rules;
 }

@@ -1,18 +1,19 @@
-// Rules that Calico does not have, in a table of their own (`inet calico-guard`), so that Calico's tables stay as recorded:
+// Builds the guard rules, which Calico does not have. They are in a separate table (`inet calico-guard`), so that the other
+// tables are identical to Calico's:
 //
 // - Workload interfaces have `route_localnet` set, so a workload with CAP_NET_RAW could send packets to the host's
 //   loopback addresses. They are dropped, unless the host itself translated the destination (CVE-2020-8558).
-// - The kernel gives every interface an IPv6 address, and a workload reaches its host by it. While IPv6 support is off no
-//   policy covers these packets, so all IPv6 packets from and to workloads are dropped.
-import type { Cidr, IpVersion } from "../../lib/ip.ts";
+// - The kernel assigns an IPv6 address to every interface, through which a workload can reach its host. If IPv6 support is
+//   off, policy does not cover these packets, so all IPv6 packets from and to workloads are dropped.
+import type { Cidr, IpVersion } from "../../lib/ip/ip.ts";
 import { type RulesConfig, workloadPatterns } from "./config.ts";
-import type { LayerTable } from "./layer-table.ts";
+import type { RuleTable } from "./rule-table.ts";
 import { chain, drop, inInterface, isNet, jump, type Match, outInterface, returnAction, type Rule } from "./rule.ts";
 
 export interface GuardOptions {
   readonly config: RulesConfig;
   readonly isIpv6Supported: boolean;
-  /** The family that the table sees; an `inet` table sees both. */
+  /** The family of the table; an `inet` table processes both. */
   readonly family: IpVersion | "both";
 }
 
@@ -20,10 +21,10 @@ const LOOPBACK = "127.0.0.0/8" as Cidr;
 const LOOPBACK_CHAIN = "cali-guard-loopback";
 const NO_IPV6_CHAIN = "cali-guard-no-ipv6";
 
-/** Writes the guard's chains, and the rules that lead to them from the kernel's chains. */
-export function installGuard(table: LayerTable, { config, isIpv6Supported, family }: GuardOptions): void {
+/** Sets the guard chains, and the rules in the kernel's chains that lead to them. */
+export function installGuard(table: RuleTable, { config, isIpv6Supported, family }: GuardOptions): void {
   const patterns = workloadPatterns(config);
-  /** The match that selects the family's packets; undefined if the table never sees any. */
+  /** The match for packets of the family; undefined if the table does not process them. */
   const packetsOf = (version: IpVersion): readonly Match[] | undefined =>
     family === "both" ? [{ kind: "family", version }] : family === version ? [] : undefined;
   const ofIpv4 = packetsOf(4);
@@ -42,14 +43,14 @@ export function installGuard(table: LayerTable, { config, isIpv6Supported, famil
     input.push(toChain);
   }
   if (ofIpv4 !== undefined) {
-    // A packet without a connection has no status: it reaches the second rule.
+    // A packet without a connection has no conntrack status, so the second rule drops it.
     table.setChain(chain(LOOPBACK_CHAIN, [{ match: [{ kind: "ctDnat" }], action: returnAction }, { action: drop }]));
     for (const pattern of patterns)
       input.push({
         match: [inInterface(pattern), ...ofIpv4, isNet("destination", LOOPBACK)],
         action: jump(LOOPBACK_CHAIN),
         comments: ["Only translated packets reach a loopback address."],
-        ifRefused: "close",
+        ifRejected: "drop",
       });
   }
   if (input.length > 0) table.setHook("INPUT", "insert", input);

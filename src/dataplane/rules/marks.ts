@@ -1,22 +1,21 @@
-// Bits of the packet mark that are ours, taken from a mask in a fixed order, lowest first: two programs given one mask
-// agree on what each bit means.
+// Allocates bits of the packet mark from the configured mask, in a fixed order, lowest first, exactly as Calico does.
 
 export interface Marks {
-  /** A policy or profile accepted; carries a verdict of an early table to later ones. */
+  /** A policy or profile allowed the packet. Also passes this verdict to later tables. */
   readonly accept: number;
-  /** On to the next tier. */
+  /** A policy passed the packet to the next tier. */
   readonly pass: number;
   readonly drop: number;
-  /** Scratch: match blocks, "came from a workload", rate limits. */
+  /** Used for match blocks, for "from a workload", and for rate limits. */
   readonly scratch0: number;
   readonly scratch1: number;
-  /** Packets that WireGuard shall not take again; 0 without WireGuard. */
+  /** Packets that must not be encrypted by WireGuard again; 0 without WireGuard. */
   readonly wireguard: number;
-  /** Which endpoint a packet came from, where interfaces are lost on the way (IPVS). */
+  /** The endpoint from which a packet came. IPVS loses the interface. */
   readonly endpoint: number;
-  /** The lowest endpoint bit: not one of our endpoints. */
+  /** The lowest endpoint bit: the packet came from no Calico endpoint. */
   readonly nonCalicoEndpoint: number;
-  /** What is cleared when a packet comes in: all but drop. */
+  /** The bits that are cleared for incoming packets: all except drop. */
   readonly all: number;
 }
 
@@ -24,7 +23,8 @@ export function allocateMarks(mask: number, options: { readonly withWireguard: b
   let rest = mask >>> 0;
   const take = (what: string): number => {
     const bit = (rest & -rest) >>> 0;
-    if (bit === 0) throw new RangeError(`mark mask 0x${mask.toString(16)} has no bit left for ${what}: give more bits`);
+    if (bit === 0)
+      throw new RangeError(`mark mask 0x${mask.toString(16)} has no bit left for ${what}; use a mask with more bits`);
     rest = (rest & ~bit) >>> 0;
     return bit;
   };
@@ -47,7 +47,7 @@ export function allocateMarks(mask: number, options: { readonly withWireguard: b
   };
 }
 
-/** A number spread over the bits of a mask, low to high; nothing when it needs more bits than there are. */
+/** Distributes the bits of a number over the bits of a mask, low to high. Returns undefined if the mask has too few bits. */
 export function scatterBits(value: number, mask: number): number | undefined {
   let result = 0;
   let rest = value;
@@ -67,8 +67,8 @@ const bitCount = (mask: number): number => {
 };
 
 /**
- * Gives each endpoint interface a number inside the endpoint bits, the same one as long as nobody else claims it: the
- * FNV hash of its name, or the next free one.
+ * Assigns a number in the endpoint bits to each endpoint interface: the FNV hash of its name, or the next free number. The
+ * same endpoint usually gets the same number after a restart.
  */
 export class EndpointMarks {
   readonly #mask: number;
@@ -79,10 +79,10 @@ export class EndpointMarks {
   constructor(marks: Marks) {
     this.#mask = marks.endpoint;
     this.#size = 2 ** bitCount(marks.endpoint);
-    this.#taken.add(0).add(1); // 0: no mark; the lowest bit alone: not ours
+    this.#taken.add(0).add(1); // 0: no mark; 1: no Calico endpoint
   }
 
-  /** The endpoint's mark; nothing when all are taken. */
+  /** Returns the mark of an endpoint; undefined if all are in use. */
   get(name: string): number | undefined {
     const known = this.#byName.get(name);
     if (known !== undefined) return scatterBits(known, this.#mask);

@@ -1,6 +1,6 @@
-// Which object has each name in the kernel. Where names would be too long they end in a part of a hash, in the format of
-// Calico. Two objects whose parts are equal would share a chain or a set, so that one would be judged by the other's rules or
-// members: the policies concerned deny everything instead.
+// Detects name collisions of chains and sets in the kernel. Long names end in a part of a hash, in the format of Calico. Two
+// objects with the same name would share a chain or set, so that the rules or members of one would apply to the other. The
+// affected policies deny everything instead.
 import { setName } from "./names.ts";
 import type { SetId } from "./rule.ts";
 
@@ -9,7 +9,7 @@ export class SetNameOwners {
   readonly #owners = new Map<string, SetId>();
   readonly #rejected = new Set<SetId>();
 
-  /** @returns whether the set may have its name */
+  /** @returns true if the set may use its name */
   claim(id: SetId): boolean {
     const name = setName(4, id);
     const owner = this.#owners.get(name) ?? id;
@@ -27,7 +27,7 @@ export class SetNameOwners {
     return this.#rejected.has(id);
   }
 
-  /** @returns whether the set had its name */
+  /** @returns true if the set had its name */
   release(id: SetId): boolean {
     if (this.#rejected.delete(id)) return false;
     this.#owners.delete(setName(4, id));
@@ -39,7 +39,7 @@ export class SetNameOwners {
 export class ChainOwners {
   readonly #owners = new Map<string, Set<string>>();
 
-  /** @returns whether nobody else has the chain */
+  /** @returns true if the chain has no other owner */
   claim(chain: string, owner: string): boolean {
     const owners = this.#owners.get(chain);
     if (owners === undefined) {
@@ -49,7 +49,7 @@ export class ChainOwners {
     return owners.add(owner).size === 1;
   }
 
-  /** @returns whether nobody has the chain any more */
+  /** @returns true if the chain has no owner any more */
   release(chain: string, owner: string): boolean {
     const owners = this.#owners.get(chain);
     owners?.delete(owner);

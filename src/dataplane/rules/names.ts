@@ -1,8 +1,8 @@
-// Names of chains and sets in the kernel. iptables gives a chain 28 characters, ipset a set 31; longer names end in a
-// hash. The prefixes tell which are ours.
+// Builds the names of chains and sets in the kernel, exactly as Calico does. iptables allows 28 characters for a chain, ipset 31
+// for a set; longer names end in a hash. The prefixes identify objects of Calico and calico-ts.
 import { createHash } from "node:crypto";
 import type { PolicyId } from "../../calc/index.ts";
-import type { IpVersion } from "../../lib/ip.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
 import { hashedId, lengthLimitedId } from "../../model/index.ts";
 
 export const IPTABLES_CHAIN_LENGTH = 28;
@@ -25,7 +25,7 @@ const ENDPOINT_PREFIX: Readonly<Record<EndpointChainKind, string>> = {
   fromHostForward: "cali-fhfw-",
 };
 const SET_MARK_PREFIX = "cali-sm-";
-/** Stands for `*`, every interface without an endpoint of its own. */
+/** Used in chain names for the endpoint `*`: all interfaces without an endpoint of their own. */
 const ANY_INTERFACE = "any-interface-at-all";
 
 const KIND_SHORT: Readonly<Record<string, string>> = {
@@ -40,7 +40,7 @@ const KIND_SHORT: Readonly<Record<string, string>> = {
 
 /** `gnp`, `np`, …: the short form of a policy's kind. */
 export const shortKind = (id: PolicyId): string => KIND_SHORT[id.kind] ?? id.kind;
-/** `np/default/web`, `gnp/web`: what the chain's name and logs call the policy. */
+/** `np/default/web`, `gnp/web`: the policy in chain names and logs. */
 export const policyPath = (id: PolicyId): string =>
   `${shortKind(id)}/${id.namespace === "" ? "" : `${id.namespace}/`}${id.name}`;
 /** `NetworkPolicy default/web`, for comments. */
@@ -51,7 +51,7 @@ export const isStaged = (id: PolicyId): boolean => id.kind.startsWith("Staged");
 export type Direction = "ingress" | "egress";
 
 export class ChainNames {
-  /** @param limit how long a chain's name may be */
+  /** @param limit the maximum length of a chain name */
   constructor(readonly limit: number) {}
 
   endpoint(kind: EndpointChainKind, interfaceName: string): string {
@@ -71,24 +71,24 @@ export class ChainNames {
   }
 }
 
-/** What iptables reads as part of a word: no blank, no quote, nothing that ends a line. */
+/** Characters of one word in iptables input: no spaces, quotes or line breaks. */
 const IS_ONE_WORD = /^[\x21-\x7e]+$/;
 const MAY_QUOTE = /["'\\]/;
 export const isOneWord = (text: string): boolean => IS_ONE_WORD.test(text) && !MAY_QUOTE.test(text);
 
 /**
- * Prefix and suffix if they fit, else the prefix, `_` and a hash of the suffix, cut to the limit. Names come from the
- * datastore: one that rule text could not hold as a single word is hashed too.
+ * Returns prefix and suffix if they fit, otherwise the prefix, `_` and a hash of the suffix, truncated to the limit. A suffix
+ * that is not a single word in rule text is hashed too, because names come from the datastore.
  */
 export function limitName(prefix: string, suffix: string, limit: number): string {
   const isName = suffix === "" || isOneWord(suffix);
   return isName ? lengthLimitedId(prefix, suffix, limit) : hashedId(prefix, suffix, limit);
 }
 
-/** The kernel's name of a set of addresses: `cali40s:…`. */
+/** The kernel's name of an IP set: `cali40s:…`. */
 export const setName = (version: IpVersion, id: string): string => `cali${version}0${id}`.slice(0, SET_NAME_LENGTH);
 
-/** Consecutive policies with one selector share a chain named by all they are. */
+/** The name of the chain that consecutive policies with the same selector share: a hash of all of them. */
 export function policyGroupName(direction: Direction, selector: string, policies: readonly PolicyId[]): string {
   const hash = createHash("sha3-224");
   hash.update(`${selector}\n${direction === "ingress" ? "inbound" : "outbound"}\n${policies.length}\n`);

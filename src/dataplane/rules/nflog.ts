@@ -1,4 +1,4 @@
-// What NFLOG messages carry, so that the flow log knows which rule spoke: `APE0|gnp/web`.
+// Builds the prefixes of NFLOG messages, which identify the rule for the flow log: `APE0|gnp/web`.
 import { isOneWord, limitName } from "./names.ts";
 import type { Direction } from "./names.ts";
 import type { Decision } from "./rule.ts";
@@ -21,14 +21,14 @@ export function nflogPrefix(of: {
   return shorten(`${DECISION[of.decision]}${who}${letter(of.direction)}${of.index}|${of.owner.path}`);
 }
 
-/** The end of a tier: `DPI|tier`, or `PPI|tier` where the tier passes on. */
+/** The end of a tier: `DPI|tier`, or `PPI|tier` if the default action of the tier is pass. */
 export const nflogEndOfTier = (decision: "deny" | "pass", direction: Direction, tier: string): string =>
   shorten(`${DECISION[decision]}P${letter(direction)}|${tier}`);
 
-/** No profile took the packet: `DRI`. */
+/** No profile allowed the packet: `DRI`. */
 export const nflogNoProfile = (direction: Direction): string => `DR${letter(direction)}`;
 
-/** Long prefixes keep their ends around a hash. In rule text it is one word, whatever the policy is called. */
+/** The middle of a long prefix is replaced by a hash. The result is one word in rule text, whatever the name of the policy. */
 function shorten(given: string): string {
   const prefix = isOneWord(given) ? given : given.replace(/[^\x21-\x7e]|["'\\]/g, "_");
   if (prefix.length < PREFIX_LIMIT) return prefix;

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import type { PolicyId, ProtoRule } from "../../calc/index.ts";
-import type { Cidr } from "../../lib/ip.ts";
+import type { Cidr } from "../../lib/ip/ip.ts";
 import type { RulesConfig } from "./config.ts";
 import { ChainNames, IPTABLES_CHAIN_LENGTH } from "./names.ts";
 import { policyChain, profileChain } from "./policy-chains.ts";
@@ -35,12 +35,12 @@ function text(
 }
 const TITLE = comment("GlobalNetworkPolicy p ingress");
 
-test("FD-085 a rule for everything but every address matches nothing and is not written, in either family", () => {
+test("FD-085 a rule that excludes all addresses is not written, in either family", () => {
   for (const side of ["notSrcNet", "notDstNet"] as const) {
     expect(text([rule({ [side]: nets("0.0.0.0/0") })])).toEqual([TITLE]);
     expect(text([rule({ [side]: nets("10.0.0.0/8", "0.0.0.0/0") })])).toEqual([TITLE]);
     expect(text([rule({ [side]: nets("::/0") })], { version: 6 })).toEqual([TITLE]);
-    // Of the other family it says nothing about this one: the rule is for that family alone.
+    // A prefix of the other family: the rule applies to that family only.
     expect(text([rule({ [side]: nets("::/0") })])).toEqual([TITLE]);
     expect(text([rule({ [side]: nets("::/0", "10.0.0.0/8") })])[0]).toContain("! --");
   }
@@ -48,7 +48,7 @@ test("FD-085 a rule for everything but every address matches nothing and is not 
   expect(text([rule({ srcNet: nets("0.0.0.0/0") })])).toEqual([`${TITLE} --source 0.0.0.0/0 ${ACCEPT}`]);
 });
 
-test("of thousands of annotations, the first sixteen are written: each kernel rule of the rule repeats them", () => {
+test("of thousands of annotations, only the first sixteen are written, because each kernel rule repeats them", () => {
   const annotations = Object.fromEntries(Array.from({ length: 5000 }, (_, i) => [`k${i}`, "v"]));
   const prefixes = Array.from({ length: 200 }, (_, i) => `10.0.${i}.0/24`);
   const lines = text([rule({ srcNet: nets(...prefixes), annotations })]);
@@ -56,7 +56,7 @@ test("of thousands of annotations, the first sixteen are written: each kernel ru
   for (const line of lines) expect(line.split("--comment").length).toBeLessThan(20);
 });
 
-test("FD-088 what a rule's author noted stands on every kernel rule made of it, sorted, in safe characters, cut", () => {
+test("FD-088 annotations are comments of every kernel rule, sorted, truncated, and without unsafe characters", () => {
   const annotations = { zone: "a", note: 'say "hi"; $(x)\n', long: "x".repeat(300) };
   const lines = text([rule({ srcNet: nets("10.0.0.0/8", "11.0.0.0/8"), annotations }), rule()]);
   const notes = [`long=${"x".repeat(251)}`, "note=say _hi__ __x__", "zone=a"].map(comment).join(" ");
@@ -71,7 +71,7 @@ for (const [id, title] of [
   [{ kind: "NetworkPolicy", namespace: "ns1", name: "web" }, "NetworkPolicy ns1/web"],
   [{ kind: "KubernetesNetworkPolicy", namespace: "ns1", name: "web" }, "KubernetesNetworkPolicy ns1/web"],
 ] as const)
-  test(`FD-089 a chain's first rule says whose it is: ${title}`, () => {
+  test(`FD-089 the comment of the first rule names the policy: ${title}`, () => {
     for (const direction of ["ingress", "egress"] as const) {
       const lines = text([rule(), rule()], { id, direction });
       expect(lines[0]).toBe(`${comment(`${title} ${direction}`)} ${ACCEPT}`);
@@ -81,7 +81,7 @@ for (const [id, title] of [
     }
   });
 
-test("FD-089 a profile's chain says so, behind the author's notes", () => {
+test("FD-089 the comment of a profile's chain names the profile, after the annotations", () => {
   const config = plainConfig();
   const profile = { inboundRules: [rule({ annotations: { why: "dns" } })], outboundRules: [] };
   const lines = (direction: "ingress" | "egress") =>
@@ -90,7 +90,7 @@ test("FD-089 a profile's chain says so, behind the author's notes", () => {
   expect(lines("egress")).toEqual([comment("Profile kns.ns1 egress")]);
 });
 
-test("FD-090 a deny is a mark and a drop by that mark, with the log between them", () => {
+test("FD-090 a deny sets a mark, logs, and drops packets with the mark", () => {
   const deny = rule({ action: "deny", protocol: { name: "tcp" } });
   const marked = "-m mark --mark 0x40000/0x40000";
   const mark = `${TITLE} -p tcp --jump MARK --set-mark 0x40000/0x40000`;

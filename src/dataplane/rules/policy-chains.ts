@@ -1,26 +1,26 @@
-// Policies and profiles as chains: one rule of the tree per rule of the policy.
+// Builds the chains of policies and profiles, with one rule of the rule tree per rule of the policy.
 import type { PolicyId, ProtoPolicy, ProtoProfile, ProtoRule } from "../../calc/index.ts";
-import type { IpVersion } from "../../lib/ip.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
 import type { RulesConfig } from "./config.ts";
 import { type ChainNames, type Direction, policyPath, policyTitle, shortKind } from "./names.ts";
 import { nflogGroup, nflogPrefix } from "./nflog.ts";
 import { policyRuleMatch } from "./policy-rule-match.ts";
 import { type Action, chain, clearMark, type Match, type Rule, type RuleChain } from "./rule.ts";
 
-/** Annotations are comments of all kernel rules that one rule becomes, which in iptables may be hundreds. */
-const MOST_ANNOTATIONS = 16;
-/** As long as a comment of iptables. */
-const LONGEST_ANNOTATION = 256;
+/** Annotations are comments of all kernel rules for one rule, which may be hundreds with iptables. */
+const MAX_ANNOTATIONS = 16;
+/** The maximum length of an iptables comment. */
+const MAX_ANNOTATION_LENGTH = 256;
 
-/** Where a policy's chain will stand. */
-export interface ChainPlace {
+/** The parameters of a policy chain besides the policy. */
+export interface PolicyChainContext {
   readonly config: RulesConfig;
   readonly names: ChainNames;
   readonly version: IpVersion;
   readonly direction: Direction;
 }
 
-/** Who the rules belong to, for comments and logs. */
+/** The policy or profile of the rules, for comments and logs. */
 interface RuleOwner {
   readonly title: string;
   /** `gnp/web`, or a profile's name. */
@@ -33,7 +33,7 @@ interface RuleOwner {
   readonly untracked: boolean;
 }
 
-export function policyChain(place: ChainPlace, id: PolicyId, policy: ProtoPolicy): RuleChain {
+export function policyChain(place: PolicyChainContext, id: PolicyId, policy: ProtoPolicy): RuleChain {
   const { names, direction } = place;
   const owner: RuleOwner = {
     title: policyTitle(id),
@@ -51,7 +51,7 @@ export function policyChain(place: ChainPlace, id: PolicyId, policy: ProtoPolicy
   return isForced ? { ...built, isForced } : built;
 }
 
-export function profileChain(place: ChainPlace, name: string, profile: ProtoProfile): RuleChain {
+export function profileChain(place: PolicyChainContext, name: string, profile: ProtoProfile): RuleChain {
   const { config, names, direction } = place;
   const owner: RuleOwner = {
     title: `Profile ${name}`,
@@ -67,33 +67,38 @@ export function profileChain(place: ChainPlace, name: string, profile: ProtoProf
   const built = ownedChain(place, names.profile(direction, name), rules, owner);
   const passes = built.rules.some(({ action }) => action?.kind === "decide" && action.decision === "pass");
   if (!passes) return built;
-  // The last tier may have passed the packet on: that mark is not this profile's word. Where a decision takes two rules
-  // (iptables), the second would leave the profile for a rule that never matched.
+  // The last tier may have set the pass mark. With iptables, a decision is two rules, and the second one matches the mark:
+  // it would return from the profile although the first one did not match.
   return { ...built, rules: [{ action: clearMark(config.marks.pass) }, ...built.rules] };
 }
 
-function ownedChain(place: ChainPlace, name: string, protoRules: readonly ProtoRule[], owner: RuleOwner): RuleChain {
+function ownedChain(
+  place: PolicyChainContext,
+  name: string,
+  protoRules: readonly ProtoRule[],
+  owner: RuleOwner,
+): RuleChain {
   const rules: Rule[] = [];
   for (const [index, protoRule] of protoRules.entries()) {
     const rule = policyRule(place, protoRule, index, owner);
     if (rule !== undefined) rules.push(rule);
   }
-  // The chain says whose it is on its first rule; an empty one needs a rule to say it.
+  // The comment of the first rule names the policy. An empty chain gets a rule without effect for this comment.
   const title = `${owner.title} ${place.direction}`;
   const [first, ...rest] = rules;
   if (first === undefined) return chain(name, [{ comments: [title] }]);
   return chain(name, [{ ...first, comments: [title] }, ...rest]);
 }
 
-/** The rule for one family; nothing when it cannot match a packet of that family. */
-function policyRule(place: ChainPlace, rule: ProtoRule, index: number, owner: RuleOwner): Rule | undefined {
+/** Returns the rule for one family; undefined if it cannot match packets of that family. */
+function policyRule(place: PolicyChainContext, rule: ProtoRule, index: number, owner: RuleOwner): Rule | undefined {
   const { config, version, direction } = place;
   const match = policyRuleMatch(version, rule);
   if (match === undefined) return undefined;
-  const notes = Object.entries(rule.annotations ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
-  const annotations = notes
-    .slice(0, MOST_ANNOTATIONS)
-    .map(([key, value]) => `${key}=${value}`.slice(0, LONGEST_ANNOTATION));
+  const entries = Object.entries(rule.annotations ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
+  const annotations = entries
+    .slice(0, MAX_ANNOTATIONS)
+    .map(([key, value]) => `${key}=${value}`.slice(0, MAX_ANNOTATION_LENGTH));
   if (rule.action === "log") {
     const limit: readonly Match[] =
       config.logRate === undefined ? [] : [{ kind: "limit", rate: config.logRate, burst: config.logBurst }];
@@ -115,13 +120,13 @@ function policyRule(place: ChainPlace, rule: ProtoRule, index: number, owner: Ru
   return { match, action, annotations };
 }
 
-/** `%t` tier, `%k` kind, `%n` name, `%p` namespace/name; then a colon. */
+/** Replaces `%t` (tier), `%k` (kind), `%n` (name) and `%p` (namespace/name), and appends a colon. */
 function logPrefix(template: string, owner: RuleOwner): string {
   const text = template.replace(/%([tknp])/g, (_, letter: string) => {
     if (letter === "t") return owner.isProfile ? "profile" : owner.tier;
     if (letter === "k") return owner.kind;
     return letter === "n" ? owner.name : owner.namespacedName;
   });
-  // It stands between quotes in rules and at the start of a line in the kernel's log: it must end neither.
+  // The prefix is quoted in rules and starts a line of the kernel's log: quotes and line breaks are replaced.
   return `${text.replace(/[^\x20-\x7e]|["\\]/g, "_")}: `;
 }

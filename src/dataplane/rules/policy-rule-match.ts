@@ -1,10 +1,10 @@
-// What one rule of a policy asks of a packet of one family. The order of the matches is fixed, so that one policy always
-// gives one text.
+// Converts the match criteria of a policy rule to matches of the rule tree, for one family. The order of the matches is fixed,
+// so that the same policy always results in the same text.
 import type { ProtoProtocol, ProtoRule } from "../../calc/index.ts";
-import { type Cidr, type IpVersion, ipVersion } from "../../lib/ip.ts";
+import { type Cidr, type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
 import { icmpProtocol, type Match, type Protocol, protocolNumber } from "./rule.ts";
 
-/** All the rule asks for; nothing when a packet of this family cannot match. */
+/** Returns undefined if no packet of this family can match. */
 export function policyRuleMatch(version: IpVersion, rule: ProtoRule): readonly Match[] | undefined {
   if (rule.ipVersion !== undefined && rule.ipVersion !== version) return undefined;
   const srcNet = ofFamily(version, rule.srcNet);
@@ -13,7 +13,7 @@ export function policyRuleMatch(version: IpVersion, rule: ProtoRule): readonly M
   const notDstNet = ofFamily(version, rule.notDstNet);
   if (srcNet === undefined || dstNet === undefined || notSrcNet === undefined || notDstNet === undefined)
     return undefined;
-  if ([...notSrcNet, ...notDstNet].some((net) => net.endsWith("/0"))) return undefined; // "not anything"
+  if ([...notSrcNet, ...notDstNet].some((net) => net.endsWith("/0"))) return undefined; // nothing is outside of /0
   const protocols = protocolsOf(version, rule);
   if (protocols === undefined) return undefined;
   const { protocol, notProtocol, isIcmp } = protocols;
@@ -56,21 +56,21 @@ export function policyRuleMatch(version: IpVersion, rule: ProtoRule): readonly M
 interface Protocols {
   readonly protocol: Protocol | undefined;
   readonly notProtocol: Protocol | undefined;
-  /** It is the family's own ICMP. */
+  /** The protocol is the ICMP of this family. */
   readonly isIcmp: boolean;
 }
 
-/** Nothing when no packet of this family can have what is asked for. */
+/** Returns undefined if no packet of this family can match. */
 function protocolsOf(version: IpVersion, rule: ProtoRule): Protocols | undefined {
-  // An ICMP match needs its family's protocol; given by a number it may be the other family's, which the kernel would
-  // refuse and no packet here could have.
+  // An ICMP match needs the ICMP protocol of this family. A protocol number may be that of the other family: the kernel would
+  // reject the rule, and no packet could match it.
   const hasIcmp = rule.icmp !== undefined || rule.notIcmp !== undefined;
   const protocol = protocolOf(rule.protocol) ?? (hasIcmp ? icmpProtocol(version) : undefined);
   const isIcmp = protocol !== undefined && protocolNumber(protocol) === (version === 4 ? 1 : 58);
   if (rule.icmp !== undefined && !isIcmp) return undefined;
   const notProtocol = protocolOf(rule.notProtocol);
   if (protocol === undefined || notProtocol === undefined) return { protocol, notProtocol, isIcmp };
-  // A packet has one protocol: "tcp and not udp" is tcp, "tcp and not tcp" is nothing.
+  // A packet has one protocol: "tcp and not udp" means tcp, "tcp and not tcp" matches nothing.
   if (protocolNumber(protocol) === protocolNumber(notProtocol)) return undefined;
   return { protocol, notProtocol: undefined, isIcmp };
 }
@@ -97,7 +97,7 @@ function pushSide(
     match.push({ kind: "ports", side, protocol: protocol ?? "tcp", ranges: ports, sets: namedPorts, ...negated });
 }
 
-/** The prefixes of the family; nothing when there were some but none of this family. */
+/** Returns the prefixes of the family; undefined if the list is not empty, but has none of this family. */
 function ofFamily(version: IpVersion, nets: readonly Cidr[]): readonly Cidr[] | undefined {
   if (nets.length === 0) return nets;
   const kept = nets.filter((net) => ipVersion(net) === version);

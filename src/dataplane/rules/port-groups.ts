@@ -1,4 +1,4 @@
-// Ports as iptables' multiport match takes them: at most 15 slots, and a range takes two.
+// Splits ports into groups for the multiport match of iptables, which has 15 slots. A range needs two slots.
 import type { PortRange } from "./rule.ts";
 
 const MULTIPORT_SLOTS = 15;

@@ -1,16 +1,15 @@
-// The rule tree: what both renderers write, and nothing of how. A match may hold a list (any of these prefixes, none of
-// those ports) and an action may be a whole decision; a renderer whose kernel side cannot say that in one rule writes
-// several.
-import type { Cidr, IpAddress, IpVersion } from "../../lib/ip.ts";
-import { ipProtocolNumber } from "../../lib/ip-protocol.ts";
+// The rule tree: rules as typed matches and actions, independent of the renderer. A match may contain a list (prefixes, ports),
+// and an action may be a whole decision. If the kernel cannot express that in one rule, a renderer writes several.
+import type { Cidr, IpAddress, IpVersion } from "../../lib/ip/ip.ts";
+import { ipProtocolNumber } from "../../lib/ip/ip-protocol.ts";
 
-export type Layer = "raw" | "mangle" | "nat" | "filter";
-export const LAYERS: readonly Layer[] = ["raw", "mangle", "nat", "filter"];
+export type TableName = "raw" | "mangle" | "nat" | "filter";
+export const TABLE_NAMES: readonly TableName[] = ["raw", "mangle", "nat", "filter"];
 
 export type Side = "source" | "destination";
-/** As the rule's author wrote it: a name or a number. Both mean the same packet but print differently. */
+/** A name or a number, as in the policy. Both have the same meaning, but different text. */
 export type Protocol = string | number;
-/** The id of a set of addresses; the renderer knows the kernel's name for it. */
+/** The id of an IP set. Its name in the kernel depends on the renderer. */
 export type SetId = string;
 
 export interface PortRange {
@@ -21,21 +20,21 @@ export interface PortRange {
 export type CtState = "new" | "established" | "related" | "invalid" | "untracked";
 
 export type Match =
-  /** A trailing `*` stands for any ending. */
+  /** A trailing `*` matches any suffix. */
   | { readonly kind: "interface"; readonly direction: "in" | "out"; readonly name: string }
-  /** For a table that sees both families. */
+  /** For tables that process both families. */
   | { readonly kind: "family"; readonly version: IpVersion }
   | { readonly kind: "protocol"; readonly protocol: Protocol; readonly negated?: boolean }
-  /** In any of the prefixes; negated: in none. All of one family. */
+  /** In any of the prefixes; negated: in none of them. All belong to one family. */
   | { readonly kind: "nets"; readonly side: Side; readonly nets: readonly Cidr[]; readonly negated?: boolean }
-  /** One address, printed without a length. */
+  /** One address, written without a prefix length. */
   | { readonly kind: "address"; readonly side: Side; readonly address: IpAddress }
   | { readonly kind: "ipSet"; readonly side: Side; readonly set: SetId; readonly negated?: boolean }
-  /** Address, protocol and port together. */
+  /** Combinations of address, protocol and port. */
   | { readonly kind: "ipPortSet"; readonly side: Side; readonly set: SetId; readonly negated?: boolean }
   /**
-   * One of the numbers or, by address and port, in one of the sets; negated: none of either. The protocol is the one
-   * the numbers are of.
+   * One of the port numbers, or a combination of address and port in one of the sets; negated: none of them. The protocol
+   * is that of the port numbers.
    */
   | {
       readonly kind: "ports";
@@ -45,25 +44,25 @@ export type Match =
       readonly sets?: readonly SetId[];
       readonly negated?: boolean;
     }
-  /** One port in the form without a list, as the tunnel rules have it. */
+  /** One port in the form without a list, as Calico writes it in tunnel rules. */
   | { readonly kind: "udpPort"; readonly port: number }
   | { readonly kind: "icmp"; readonly type: number; readonly code?: number; readonly negated?: boolean }
   | { readonly kind: "mark"; readonly value: number; readonly mask: number; readonly negated?: boolean }
   | { readonly kind: "ctState"; readonly states: readonly CtState[] }
   | { readonly kind: "ctDnat"; readonly negated?: boolean }
-  /** The packet did not come from where an answer would go. */
+  /** A reply would leave through another interface than the one from which the packet came. */
   | { readonly kind: "reversePathFails" }
   | {
       readonly kind: "localAddress";
       readonly side: Side;
       readonly negated?: boolean;
-      /** Local to the interface the packet leaves by. */
+      /** Only addresses of the outgoing interface. */
       readonly onOutInterface?: boolean;
     }
   | { readonly kind: "limit"; readonly rate: string; readonly burst: number }
-  /** A new TCP connection that would be one too many. */
+  /** A new TCP connection above this number. */
   | { readonly kind: "connectionsAbove"; readonly count: number }
-  /** "That address is mine", said in ARP; only where ARP is looked at. */
+  /** An ARP reply for this address. Only in the ARP table. */
   | { readonly kind: "arpReply"; readonly sender: IpAddress };
 
 export type Decision = "allow" | "pass" | "deny";
@@ -86,9 +85,9 @@ export type Action =
   | { readonly kind: "dnat"; readonly to: IpAddress; readonly port?: number }
   | { readonly kind: "dscp"; readonly value: number }
   | { readonly kind: "offload"; readonly flowtable: string }
-  /** A policy's word on the packet: the mark that says so, an optional log, and the way out of the chain. */
+  /** The decision of a policy: sets its mark, logs optionally, and leaves the chain. */
   | { readonly kind: "decide"; readonly decision: Decision; readonly nflog?: Nflog }
-  /** Drops what exceeds the rate; what stays below goes on. */
+  /** Drops packets above the rate. */
   | {
       readonly kind: "dropOverRate";
       readonly packetsPerSecond: number;
@@ -99,50 +98,52 @@ export type Action =
 
 export interface Rule {
   readonly match?: readonly Match[];
-  /** Nothing: the rule only carries its comment. */
+  /** Undefined: the rule has only a comment. */
   readonly action?: Action;
   readonly comments?: readonly string[];
-  /** What the policy's author noted: stands on every kernel rule made from this one. */
+  /** Annotations of the policy rule. They are comments of every kernel rule for this rule. */
   readonly annotations?: readonly string[];
   /**
-   * For a kernel that refuses it, where the action does not tell: `leaveOut`, since without it no more passes; `close`,
-   * since it is about workloads only, in a chain of the whole host; or where its packets go instead.
+   * What to program if the kernel rejects the rule, and its action does not determine that (fallback/fallback-rules.ts):
+   * - `omit`: nothing, because no additional packet is accepted without the rule
+   * - `drop`: a drop, although the chain is host-wide, because the rule matches only packets of workloads
+   * - a chain that processes the packets instead
    */
-  readonly ifRefused?: "leaveOut" | "close" | Detour;
+  readonly ifRejected?: "omit" | "drop" | FallbackChain;
 }
 
-/** A chain that lets no more pass than the rule that leads there instead would have, and why it is not simply a drop. */
-export interface Detour {
+/** A chain that accepts no packet that the rejected rule would have dropped, but drops fewer packets than a plain drop. */
+export interface FallbackChain {
   readonly chain: string;
-  /** What becomes of packets there, for an operator. */
-  readonly meaning: string;
+  /** Describes to an operator what happens to packets in this chain. */
+  readonly effect: string;
 }
 
-/** One chain of ours. */
+/** A chain with plain rules. */
 export interface RuleChain {
   readonly kind: "rules";
   readonly name: string;
   readonly rules: readonly Rule[];
-  /** Written even if nothing leads to it. */
+  /** Written even if no other chain leads to it. */
   readonly isForced?: boolean;
-  /** The host's own packets come here, before its failsafe ports are asked. */
+  /** Packets of the host itself traverse the chain, before the failsafe ports are checked. */
   readonly isHostWide?: boolean;
 }
 
-/** A chain that leads each interface's packets to that interface's own chain. */
+/** A chain that dispatches packets to the chain of their interface. */
 export interface DispatchChain {
   readonly kind: "dispatch";
   readonly name: string;
   readonly direction: "in" | "out";
   /** Chain by interface name. */
   readonly targets: ReadonlyMap<string, string>;
-  /** Before the choice. */
+  /** Before the dispatch. */
   readonly before?: readonly Rule[];
-  /** For interfaces without a target, at the end of every part the renderer makes. */
+  /** For interfaces without a target; at the end of every chain into which a renderer splits this one. */
   readonly otherwise: readonly Rule[];
-  /** After the choice, only in the chain itself. */
+  /** After the dispatch, only in the chain itself. */
   readonly after?: readonly Rule[];
-  /** As of a chain of rules. */
+  /** As in `RuleChain`. */
   readonly isHostWide?: boolean;
 }
 
@@ -150,17 +151,17 @@ export type Chain = RuleChain | DispatchChain;
 
 export const chain = (name: string, rules: readonly Rule[]): RuleChain => ({ kind: "rules", name, rules });
 
-/** One that the host's own packets walk, failsafe ports or not. */
+/** A chain that packets of the host itself traverse. */
 export const hostChain = (name: string, rules: readonly Rule[]): RuleChain => ({
   ...chain(name, rules),
   isHostWide: true,
 });
 
-/** All rules of a chain; a dispatch's choice is none. */
+/** Returns all rules of a chain. The dispatch itself is not a rule. */
 export const chainRules = (c: Chain): readonly Rule[] =>
   c.kind === "rules" ? c.rules : [...(c.before ?? []), ...c.otherwise, ...(c.after ?? [])];
 
-/** What a dispatch, rule or chain leads to. */
+/** Returns the chains to which a chain leads. */
 export function chainTargets(c: Chain): Set<string> {
   const targets = new Set<string>();
   for (const rule of chainRules(c))
@@ -172,7 +173,7 @@ export function chainTargets(c: Chain): Set<string> {
 export const namesSet = (m: Match, set: SetId): boolean =>
   m.kind === "ports" ? m.sets?.includes(set) === true : (m.kind === "ipSet" || m.kind === "ipPortSet") && m.set === set;
 
-// --- short forms, so that chains read like their description ------------------------------------------------------
+// --- short forms ---------------------------------------------------------------------------------------------------
 
 export const accept = { kind: "accept" } as const satisfies Action;
 export const drop = { kind: "drop" } as const satisfies Action;
@@ -208,7 +209,7 @@ export const sourcePort = (protocol: Protocol, port: number): Match => ({
 export const isLocal = (side: Side): Match => ({ kind: "localAddress", side });
 export const established: Match = { kind: "ctState", states: ["related", "established"] };
 
-/** The protocol's number, for those a policy may name. */
+/** Returns the number of a protocol that policies may name. */
 export function protocolNumber(protocol: Protocol): number {
   const number = ipProtocolNumber(protocol);
   if (number === undefined) throw new RangeError(`protocol ${JSON.stringify(protocol)} has no number`);

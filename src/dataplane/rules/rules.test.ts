@@ -7,7 +7,7 @@ import { familyMembers } from "./set-members.ts";
 
 const names = new ChainNames(IPTABLES_CHAIN_LENGTH);
 
-test("FD-021 a name that fits stays, a longer one ends in a hash", () => {
+test("FD-021 a short name is unchanged, a longer one ends in a hash", () => {
   expect(names.endpoint("toHost", "*")).toBe("cali-th-any-interface-at-all");
   expect(names.endpoint("toHostForward", "*")).toBe("cali-thfw-_Nqh4HyA73udmyanQI");
   const id = { kind: "NetworkPolicy", namespace: "default", name: "a-rather-long-policy-name" } as const;
@@ -17,7 +17,7 @@ test("FD-021 a name that fits stays, a longer one ends in a hash", () => {
   expect(limitName("cali-pi-", `_${"x".repeat(19)}`, 28)).not.toContain("xxx");
 });
 
-test("FD-091 a set's name is its id, cut to what ipset takes", () => {
+test("FD-091 the name of a set is its id, truncated to the limit of ipset", () => {
   expect(setName(4, "s:5y5I3VdRZfDU01O--xXAPx2yxCQQqMf0M6IWug")).toBe("cali40s:5y5I3VdRZfDU01O--xXAPx2");
   expect(familyMembers("net", 4, ["0.0.0.0/0", "::/0", "10.0.0.0/8"])).toEqual(
     new Set(["0.0.0.0/1", "128.0.0.0/1", "10.0.0.0/8"]),
@@ -29,7 +29,7 @@ test("FD-076 a group is named by selector, direction and members", () => {
   expect(policyGroupName("ingress", "all()", [gnp("a"), gnp("b")])).toBe("cali-gi-js-B7zioflPRrAki3OCu");
 });
 
-test("FD-036 mark bits are taken from the mask, lowest first, and too few are refused", () => {
+test("FD-036 mark bits are allocated from the mask, lowest first, and too few are an error", () => {
   const marks = allocateMarks(0xffff0000, { withWireguard: false });
   expect(marks).toMatchObject({ accept: 0x10000, pass: 0x20000, drop: 0x40000, scratch0: 0x80000, scratch1: 0x100000 });
   expect(marks.endpoint).toBe(0xffe00000);
@@ -39,7 +39,7 @@ test("FD-036 mark bits are taken from the mask, lowest first, and too few are re
   expect(() => allocateMarks(0xf, { withWireguard: false })).toThrow("no bit left for scratch 1");
 });
 
-test("FD-037 every endpoint has a mark of its own while bits last", () => {
+test("FD-037 every endpoint has its own mark, as long as there are enough bits", () => {
   const marks = allocateMarks(0xff000000, { withWireguard: false }); // three bits: six endpoints
   const endpoints = new EndpointMarks(marks);
   const given = ["a", "b", "c", "d", "e", "f"].map((name) => endpoints.get(name));
@@ -53,7 +53,7 @@ test("FD-037 every endpoint has a mark of its own while bits last", () => {
   expect(scatterBits(0b101, 0xe0)).toBe(0xa0);
 });
 
-test("FD-022 only chains a hook leads to are needed, over any number of jumps", () => {
+test("FD-022 only chains to which a hook leads, over any number of jumps, are needed", () => {
   const changed: string[] = [];
   const graph = new ChainGraph((name) => changed.push(name));
   graph.set("policy", new Set());
@@ -66,21 +66,21 @@ test("FD-022 only chains a hook leads to are needed, over any number of jumps", 
   graph.hold("other");
   graph.set("dispatch", new Set());
   expect([graph.isNeeded("endpoint"), graph.isNeeded("policy")]).toEqual([false, true]);
-  graph.letGo("other");
+  graph.release("other");
   expect(graph.isNeeded("policy")).toBe(false);
 });
 
-test("FD-023 a chain may be held without anybody leading to it, and FD-022 order does not matter", () => {
+test("FD-023 a held chain is needed even if no chain leads to it, and FD-022 the order of calls does not matter", () => {
   const graph = new ChainGraph(() => {});
   graph.hold("forced");
   graph.set("forced", new Set(["below"]));
   graph.set("below", new Set());
   expect([graph.isNeeded("forced"), graph.isNeeded("below")]).toEqual([true, true]);
   graph.delete("forced");
-  expect([graph.isNeeded("forced"), graph.isNeeded("below")]).toEqual([true, false]); // still asked for, offered no more
+  expect([graph.isNeeded("forced"), graph.isNeeded("below")]).toEqual([true, false]); // needed, but without content
 });
 
-test("FD-092 a member added and removed again leaves no difference", () => {
+test("FD-092 a member that is added and removed again causes no difference", () => {
   const delta = new MemberDelta();
   delta.replace(new Set(["a", "b"]));
   delta.written();

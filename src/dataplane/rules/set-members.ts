@@ -1,7 +1,7 @@
-// Members of sets as both renderers take them: canonical text, one family, no prefix of length 0 (neither ipset nor an
-// nftables interval wants it; two halves say the same).
-import { type Cidr, type IpAddress, type IpVersion, ipVersion } from "../../lib/ip.ts";
-import type { MemberType } from "./layer-table.ts";
+// Converts members of IP sets for both renderers: canonical text, one family, and no prefix of length 0, which neither ipset
+// nor nftables intervals support. It is replaced by its two halves.
+import { type Cidr, type IpAddress, type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
+import type { MemberType } from "./rule-table.ts";
 
 export function familyMembers(type: MemberType, version: IpVersion, members: Iterable<string>): Set<string> {
   const kept = new Set<string>();
@@ -9,7 +9,7 @@ export function familyMembers(type: MemberType, version: IpVersion, members: Ite
   return kept;
 }
 
-/** The member as stored: usually itself, nothing for the other family. */
+/** Returns the member, or nothing if it belongs to the other family. */
 export function familyMember(type: MemberType, version: IpVersion, member: string): readonly string[] {
   const comma = member.indexOf(",");
   const address = (comma < 0 ? member : member.slice(0, comma)) as Cidr | IpAddress;

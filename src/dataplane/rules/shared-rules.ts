@@ -1,12 +1,12 @@
-// Rules that stand in the chains of every endpoint alike are one object each: less to hold, and a renderer works out
-// once what it makes of them.
+// Shares the objects of rules that occur in the chains of all endpoints. This saves memory, and renderers process each only
+// once.
 import type { Rule } from "./rule.ts";
 
 const shared = new WeakSet<Rule>();
 
 export const isSharedRule = (rule: Rule): boolean => shared.has(rule);
 
-/** Gives the same object for the same key. The key must tell everything the rule depends on. */
+/** Returns the same object for the same key. The key must contain everything that the rule depends on. */
 export class SharedRules {
   readonly #rules = new Map<string, Rule>();
 

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import type { IpAddress } from "../../lib/ip.ts";
+import type { IpAddress } from "../../lib/ip/ip.ts";
 import { chain } from "./rule.ts";
 import { filterChains, filterHooks } from "./filter-chains.ts";
 import { mangleChains, mangleHooks, natChains, natHooks, rawChains, rawHooks } from "./static-chains.ts";
@@ -11,7 +11,7 @@ const ACCEPTED = "-m mark --mark 0x10000/0x10000";
 const comment = (text: string) => `-m comment --comment "${text}"`;
 const HEP_ACCEPTED = comment("Host endpoint policy accepted packet.");
 
-test("FD-040 raw: workloads are marked and their source is checked, hosts meet untracked policy, in both families", () => {
+test("FD-040 raw: packets of workloads are marked and their source is checked, others pass untracked policy, in both families", () => {
   const config = plainConfig({ workloadPrefixes: ["cali", "tap"] });
   for (const version of [4, 6] as const) {
     const chains = rawChains(config, version);
@@ -34,14 +34,14 @@ test("FD-040 raw: workloads are marked and their source is checked, hosts meet u
   expect([[...hooks.insert.keys()], hooks.append.size]).toEqual([["PREROUTING", "OUTPUT"], 0]);
 });
 
-test("FD-040 raw: a configured refusal is a drop there, where the kernel cannot answer", () => {
+test("FD-040 raw: with deny action Reject, packets are dropped, because REJECT is not possible", () => {
   const config = plainConfig({ deny: "reject" });
   const text = namedText(rawChains(config, 4), "cali-PREROUTING", "raw", config).join("\n");
   expect(text).toContain("--validmark --jump DROP");
   expect(text).not.toContain("REJECT");
 });
 
-test("FD-043 VXLAN packets are not tracked, each family on its own switch and all on the configured port", () => {
+test("FD-043 VXLAN packets to the configured port are not tracked, if VXLAN is enabled for the family", () => {
   const untracked = (on: { v4?: boolean; v6?: boolean }, version: 4 | 6) => {
     const config = plainConfig({ vxlanEnabled: on.v4 === true, vxlanEnabledV6: on.v6 === true, vxlanPort: 8472 });
     return ["cali-PREROUTING", "cali-OUTPUT"].map((name) => {
@@ -61,7 +61,7 @@ for (const [allow, target] of [
   ["accept", "ACCEPT"],
   ["return", "RETURN"],
 ] as const)
-  test(`FD-045 mangle PREROUTING: known connections and what raw accepted pass, then policy before NAT, by ${target}`, () => {
+  test(`FD-045 mangle PREROUTING: established connections and packets accepted in raw pass, then pre-DNAT policy, by ${target}`, () => {
     const config = plainConfig({ mangleAllow: allow });
     expect(namedText(mangleChains(config), "cali-PREROUTING", "mangle", config)).toEqual([
       `-m conntrack --ctstate RELATED,ESTABLISHED --jump ${target}`,
@@ -72,7 +72,7 @@ for (const [allow, target] of [
     expect([...mangleHooks().insert.keys()]).toEqual(["PREROUTING", "POSTROUTING"]);
   });
 
-test("FD-046 mangle POSTROUTING: host policy is asked about packets with a new destination, unless they were forwarded", () => {
+test("FD-046 mangle POSTROUTING: packets with a translated destination pass host policy, unless they were forwarded", () => {
   const config = plainConfig();
   const text = namedText(mangleChains(config), "cali-POSTROUTING", "mangle", config);
   expect(text.slice(1)).toEqual([
@@ -88,7 +88,7 @@ test("FD-046 mangle POSTROUTING: host policy is asked about packets with a new d
   );
 });
 
-test("FD-048 new connections between workloads of an ambient mesh are classed, to every workload prefix", () => {
+test("FD-048 new connections between workloads of an ambient mesh get a DSCP, for every workload prefix", () => {
   const config = plainConfig({ istioDscp: 23, workloadPrefixes: ["cali", "tap"] });
   const text = namedText(mangleChains(config), "cali-POSTROUTING", "mangle", config, 6);
   expect(text.slice(0, 2)).toEqual(
@@ -110,7 +110,7 @@ const TUNNELS = {
   vxlanTunnelAddressV6: "fd65::2" as IpAddress,
 };
 
-test("FD-051 the host's own packets into a tunnel take the tunnel's address, where that is known", () => {
+test("FD-051 packets of the host that enter a tunnel get the address of the tunnel, if it is known", () => {
   const masquerading = (config: ReturnType<typeof plainConfig>, version: 4 | 6) =>
     namedText(natChains(config, version), "cali-POSTROUTING", "nat", config, version).slice(2);
   const masquerade = (device: string) => `${LEAVING(device)} --jump MASQUERADE --random-fully`;
@@ -119,7 +119,7 @@ test("FD-051 the host's own packets into a tunnel take the tunnel's address, whe
   const vxlan = plainConfig({ ...TUNNELS, ipipEnabled: false, vxlanEnabled: true, vxlanEnabledV6: true });
   expect(masquerading(vxlan, 4).at(-1)).toBe(masquerade("vxlan.calico"));
   expect(masquerading(vxlan, 6).at(-1)).toBe(masquerade("vxlan-v6.calico"));
-  // On, but nobody has given the device an address yet.
+  // Enabled, but the device has no address yet.
   expect(masquerading(plainConfig({ ipipEnabled: true, vxlanEnabled: true, vxlanEnabledV6: true }), 4)).toEqual([]);
   expect(masquerading(plainConfig({ wireguardEnabledV6: true }), 6)).toEqual([masquerade("wg-v6.cali")]);
 });
@@ -131,7 +131,7 @@ for (const [port, range] of [
   [65_535, "1024-65534"],
   [80, "81-65535"],
 ] as const)
-  test(`FD-052 UDP is masqueraded to ports on the wider side of the VXLAN port ${port}: ${range}`, () => {
+  test(`FD-052 UDP is masqueraded to the larger port range beside the VXLAN port ${port}: ${range}`, () => {
     const config = plainConfig({ ...TUNNELS, vxlanEnabled: true, vxlanPort: port });
     const text = namedText(natChains(config, 4), "cali-POSTROUTING", "nat", config).slice(2);
     expect(text.map((line) => line.replace(/ -m addrtype .* LOCAL/, ""))).toEqual(
@@ -142,12 +142,12 @@ for (const [port, range] of [
     );
   });
 
-test("FD-051 our rules after routing stand behind everybody's: kube-proxy must have cleared its mark", () => {
+test("FD-051 the POSTROUTING rules are appended, because kube-proxy must have cleared its mark", () => {
   const { insert, append } = natHooks();
   expect([[...insert.keys()], [...append.keys()]]).toEqual([["PREROUTING", "OUTPUT"], ["POSTROUTING"]]);
 });
 
-test("FD-057 FORWARD: marks are cleared but for raw's verdict, then host, workload out, workload in, host, service loops", () => {
+test("FD-057 FORWARD: marks are cleared except the verdict of raw, then host, from workload, to workload, host, service loops", () => {
   const config = plainConfig({ workloadPrefixes: ["cali", "tap"] });
   expect(namedText(filterChains(config, 4), "cali-FORWARD", "filter", config)).toEqual([
     "--jump MARK --set-mark 0/0x1a0000",
@@ -171,7 +171,7 @@ test("FD-057 FORWARD: marks are cleared but for raw's verdict, then host, worklo
   }
 });
 
-test("FD-058 OUTPUT: workloads are reached without policy, tunnels to nodes pass, the rest meets host policy unless translated", () => {
+test("FD-058 OUTPUT: packets to workloads and tunnel packets to nodes pass, others pass host policy unless translated", () => {
   const config = plainConfig({ ipipEnabled: true, vxlanEnabled: true, workloadPrefixes: ["cali", "tap"] });
   expect(namedText(filterChains(config, 4), "cali-OUTPUT", "filter", config)).toEqual([
     `${ACCEPTED} --jump ACCEPT`,
@@ -193,7 +193,7 @@ test("FD-058 OUTPUT: workloads are reached without policy, tunnels to nodes pass
   ]);
 });
 
-test("FD-061 OpenStack's workloads may ask for an address, names and their metadata, before they have anything else", () => {
+test("FD-061 OpenStack workloads may use DHCP, DNS and the metadata server", () => {
   const config = plainConfig({
     workloadPrefixes: ["tap"],
     openstack: { metadataAddress: "192.0.2.7" as IpAddress, metadataPort: 8775 },
@@ -213,7 +213,7 @@ test("FD-061 OpenStack's workloads may ask for an address, names and their metad
     dns,
     ...end,
   ]);
-  // A first question comes from nobody's address: no route leads back there.
+  // A DHCP request has no source address, so the reverse-path filter would drop it.
   const raw = namedText(rawChains(config, 4), "cali-PREROUTING", "raw", config);
   const question = raw.indexOf(
     "-p udp --source 0.0.0.0 -m multiport --source-ports 68 -m multiport --destination-ports 67 --jump ACCEPT",
@@ -225,7 +225,7 @@ test("FD-061 OpenStack's workloads may ask for an address, names and their metad
     "-p tcp -m multiport --destination-ports 80 --destination 169.254.169.254/32 --jump DNAT --to-destination 192.0.2.7:8775",
   ]);
   expect(namedText(natChains(config, 6), "cali-PREROUTING", "nat", config, 6)).toEqual(["--jump cali-fip-dnat"]);
-  // Without a known metadata server the rest still holds.
+  // Without a metadata server, the other rules are the same.
   const without = plainConfig({ openstack: { metadataPort: 8775 } });
   expect(namedText(natChains(without, 4), "cali-PREROUTING", "nat", without)).toEqual(["--jump cali-fip-dnat"]);
   expect(namedText(filterChains(without, 4), "cali-wl-to-host", "filter", without)).toHaveLength(4);

@@ -1,9 +1,8 @@
-// The chains every node has in the raw, mangle and nat tables, from the kernel's hooks to the endpoints' dispatch. Those of
-// the filter table are in filter-chains.ts.
-import type { Cidr, IpAddress, IpVersion } from "../../lib/ip.ts";
+// Builds the static chains of the raw, mangle and nat tables. Those of the filter table are in filter-chains.ts.
+import type { Cidr, IpAddress, IpVersion } from "../../lib/ip/ip.ts";
 import { type RulesConfig, SET, vxlanEnabledFor, workloadPatterns } from "./config.ts";
-import { askHostPolicy, KNOWN_SOURCES } from "./detours.ts";
-import { accepted, allow, dispensable, hook, type Hooks } from "./hooks.ts";
+import { jumpToHostPolicy, KNOWN_SOURCES } from "./fallback/fallback-chains.ts";
+import { acceptedByHostPolicy, allowAction, omittable, jumpFromHook, type HookRules } from "./static-rules.ts";
 import {
   accept,
   clearMark,
@@ -34,8 +33,8 @@ import {
 
 // --- raw -----------------------------------------------------------------------------------------------------------
 
-export function rawHooks(): Hooks {
-  return { insert: new Map([hook("PREROUTING"), hook("OUTPUT")]), append: new Map() };
+export function rawHooks(): HookRules {
+  return { insert: new Map([jumpFromHook("PREROUTING"), jumpFromHook("OUTPUT")]), append: new Map() };
 }
 
 export function rawChains(config: RulesConfig, version: IpVersion): RuleChain[] {
@@ -43,11 +42,11 @@ export function rawChains(config: RulesConfig, version: IpVersion): RuleChain[] 
   const vxlan: Rule[] = config.vxlanEnabled || config.vxlanEnabledV6 ? [vxlanNotrack(config, version)].flat() : [];
   const prerouting: Rule[] = [{ action: clearMark(marks.all) }];
   if (config.wireguardHostEncryption && marks.wireguard !== 0)
-    prerouting.push(dispensable({ action: jump("cali-wireguard-incoming-mark") }));
+    prerouting.push(omittable({ action: jump("cali-wireguard-incoming-mark") }));
   prerouting.push(...vxlan);
   for (const pattern of workloadPatterns(config))
     prerouting.push({ match: [inInterface(pattern)], action: setMark(marks.scratch0) });
-  prerouting.push(dispensable({ match: [markSet(marks.scratch0)], action: jump("cali-rpf-skip") }));
+  prerouting.push(omittable({ match: [markSet(marks.scratch0)], action: jump("cali-rpf-skip") }));
   if (config.openstack !== undefined && version === 4)
     prerouting.push({
       match: [
@@ -59,14 +58,14 @@ export function rawChains(config: RulesConfig, version: IpVersion): RuleChain[] 
       action: accept,
     });
   prerouting.push(
-    // Rejecting is not possible before routing: anti-spoofing always drops.
-    { match: [markSet(marks.scratch0), { kind: "reversePathFails" }], action: drop, ifRefused: KNOWN_SOURCES },
-    askHostPolicy("cali-from-host-endpoint", markClear(marks.scratch0)),
+    // REJECT is not possible before routing, so spoofed packets are always dropped.
+    { match: [markSet(marks.scratch0), { kind: "reversePathFails" }], action: drop, ifRejected: KNOWN_SOURCES },
+    jumpToHostPolicy("cali-from-host-endpoint", markClear(marks.scratch0)),
     { match: [markSet(marks.accept)], action: accept },
   );
   const output: Rule[] = [
     { action: clearMark(marks.all) },
-    askHostPolicy("cali-to-host-endpoint"),
+    jumpToHostPolicy("cali-to-host-endpoint"),
     ...vxlan,
     { match: [markSet(marks.accept)], action: accept },
   ];
@@ -88,24 +87,24 @@ function wireguardIncomingMark(config: RulesConfig): RuleChain {
   ];
   return hostChain("cali-wireguard-incoming-mark", [
     ...others.map((name): Rule => ({ match: [inInterface(name)], action: returnAction })),
-    dispensable({ action: setMark(config.marks.wireguard) }),
+    omittable({ action: setMark(config.marks.wireguard) }),
   ]);
 }
 
 // --- mangle ----------------------------------------------------------------------------------------------------------
 
-export function mangleHooks(): Hooks {
-  return { insert: new Map([hook("PREROUTING"), hook("POSTROUTING")]), append: new Map() };
+export function mangleHooks(): HookRules {
+  return { insert: new Map([jumpFromHook("PREROUTING"), jumpFromHook("POSTROUTING")]), append: new Map() };
 }
 
 export function mangleChains(config: RulesConfig): RuleChain[] {
   const { marks } = config;
-  const allowed = allow(config.mangleAllow);
+  const allowed = allowAction(config.mangleAllow);
   const prerouting: Rule[] = [
     { match: [established], action: allowed },
     { match: [markSet(marks.accept)], action: allowed },
-    askHostPolicy("cali-from-host-endpoint"),
-    accepted(config, allowed),
+    jumpToHostPolicy("cali-from-host-endpoint"),
+    acceptedByHostPolicy(config, allowed),
   ];
   const postrouting: Rule[] = [];
   if (config.istioDscp !== undefined)
@@ -121,7 +120,7 @@ export function mangleChains(config: RulesConfig): RuleChain[] {
         action: { kind: "dscp", value: config.istioDscp },
       });
   postrouting.push(
-    dispensable({
+    omittable({
       match: [
         inSet("source", SET.dscpSources),
         notInSet("destination", SET.allPools),
@@ -139,17 +138,20 @@ export function mangleChains(config: RulesConfig): RuleChain[] {
     });
   postrouting.push(
     { action: clearMark(marks.all) },
-    askHostPolicy("cali-to-host-endpoint", { kind: "ctDnat" }),
-    accepted(config, returnAction),
+    jumpToHostPolicy("cali-to-host-endpoint", { kind: "ctDnat" }),
+    acceptedByHostPolicy(config, returnAction),
   );
   return [hostChain("cali-PREROUTING", prerouting), hostChain("cali-POSTROUTING", postrouting)];
 }
 
 // --- nat ---------------------------------------------------------------------------------------------------------------
 
-export function natHooks(): Hooks {
-  // kube-proxy must have cleared its masquerade mark before we look.
-  return { insert: new Map([hook("PREROUTING"), hook("OUTPUT")]), append: new Map([hook("POSTROUTING")]) };
+export function natHooks(): HookRules {
+  // POSTROUTING is appended, because kube-proxy must have cleared its masquerade mark before.
+  return {
+    insert: new Map([jumpFromHook("PREROUTING"), jumpFromHook("OUTPUT")]),
+    append: new Map([jumpFromHook("POSTROUTING")]),
+  };
 }
 
 export function natChains(config: RulesConfig, version: IpVersion): RuleChain[] {
@@ -162,7 +164,7 @@ export function natChains(config: RulesConfig, version: IpVersion): RuleChain[] 
     });
   const postrouting: Rule[] = [{ action: jump("cali-fip-snat") }, { action: jump("cali-nat-outgoing") }];
   for (const tunnel of tunnels(config, version)) {
-    // The host's own packets into a tunnel must carry the tunnel's address, or answers would come another way.
+    // Packets of the host that enter a tunnel need the address of the tunnel, or replies would take another path.
     const leaving: readonly Match[] = [
       outInterface(tunnel),
       { kind: "localAddress", side: "source", negated: true, onOutInterface: true },
@@ -193,7 +195,7 @@ function tunnels(config: RulesConfig, version: IpVersion): string[] {
   return found;
 }
 
-/** A source port equal to the tunnel's would make the kernel take the packet for a tunnelled one: the wider side of it. */
+/** Returns the larger range below or above the VXLAN port. With this source port, the kernel would treat a reply as VXLAN. */
 function portsAvoiding(port: number): PortRange {
   return port - 1 - 1024 > 65535 - (port + 1) ? { first: 1024, last: port - 1 } : { first: port + 1, last: 65535 };
 }

@@ -1,12 +1,12 @@
-// What tests of rules begin with: a configuration, and chains as the text iptables would take.
-import type { IpVersion } from "../../lib/ip.ts";
-import { lowerChain } from "../iptables/lower.ts";
-import { ALL_FEATURES } from "../iptables/text.ts";
+// For tests of rules: a configuration, and chains as iptables text.
+import type { IpVersion } from "../../lib/ip/ip.ts";
+import { renderChain } from "../iptables/render.ts";
+import { ALL_FEATURES } from "../iptables/rule-text.ts";
 import type { RulesConfig } from "./config.ts";
 import { allocateMarks } from "./marks.ts";
-import type { Layer, RuleChain } from "./rule.ts";
+import type { TableName, RuleChain } from "./rule.ts";
 
-/** A node with nothing switched on. */
+/** The configuration of a node without optional features. */
 export const plainConfig = (more: Partial<RulesConfig> = {}): RulesConfig => ({
   workloadPrefixes: ["cali"],
   marks: allocateMarks(0xffff0000, { withWireguard: false }),
@@ -40,17 +40,21 @@ export const plainConfig = (more: Partial<RulesConfig> = {}): RulesConfig => ({
   ...more,
 });
 
-export const chainText = (chain: RuleChain, layer: Layer, config: RulesConfig, version: IpVersion = 4): string[] =>
-  lowerChain({ config, version, layer, features: ALL_FEATURES }, chain);
+export const chainText = (
+  chain: RuleChain,
+  tableName: TableName,
+  config: RulesConfig,
+  version: IpVersion = 4,
+): string[] => renderChain({ config, version, tableName, features: ALL_FEATURES }, chain);
 
-/** The chain of that name; nothing when there is none. */
+/** Returns the rules of the chain with this name; empty if there is none. */
 export function namedText(
   chains: readonly RuleChain[],
   name: string,
-  layer: Layer,
+  tableName: TableName,
   config: RulesConfig,
   version: IpVersion = 4,
 ): string[] {
   const chain = chains.find((candidate) => candidate.name === name);
-  return chain === undefined ? [] : chainText(chain, layer, config, version);
+  return chain === undefined ? [] : chainText(chain, tableName, config, version);
 }

@@ -1,7 +1,7 @@
-// The IPIP device. `tunl0` is special: the kernel makes it with the module, one per namespace.
-import type { RouteKernel } from "../../kernel/index.ts";
-import type { IpAddress } from "../../lib/ip.ts";
-import type { Logger } from "../../lib/log.ts";
+// Keeps the IPIP device `tunl0`, which the kernel creates with the module, one per network namespace.
+import type { Rtnetlink } from "../../kernel/index.ts";
+import type { IpAddress } from "../../lib/ip/ip.ts";
+import type { Logger } from "../../lib/log/log.ts";
 import { TunnelDevice } from "./tunnel-device.ts";
 
 export const IPIP_DEVICE = "tunl0";
@@ -9,17 +9,17 @@ export const IPIP_DEVICE = "tunl0";
 export function createIpipDevice(options: {
   readonly mtu: number;
   readonly address: IpAddress;
-  readonly kernel: Pick<RouteKernel, "links" | "addresses">;
+  readonly kernel: Pick<Rtnetlink, "links" | "addresses">;
   readonly logger: Logger;
-  readonly afterwards?: (device: string) => void;
+  readonly onReady?: (device: string) => void;
 }): TunnelDevice {
-  const { mtu, address, kernel, logger, afterwards } = options;
+  const { mtu, address, kernel, logger, onReady } = options;
   return new TunnelDevice({
     label: "IPIP device",
     setting: "IpInIpEnabled, or ipipMode of an IPPool",
     kernel,
     logger,
-    wanted: () => ({ name: IPIP_DEVICE, mtu, address, type: { kind: "ipip" } }),
-    ...(afterwards === undefined ? {} : { afterwards }),
+    desired: () => ({ name: IPIP_DEVICE, mtu, address, type: { kind: "ipip" } }),
+    onReady,
   });
 }

@@ -1,28 +1,28 @@
-// Tunnel devices: made, corrected, given their address. The kernel keeps them when we end, so traffic goes on.
-import { hasErrno, type Link, type LinkKind, type RouteKernel, type VxlanSettings } from "../../kernel/index.ts";
-import { addressBits, type IpAddress, ipVersion } from "../../lib/ip.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
-import type { ApplyOutcome, Reconciler } from "../manager.ts";
+// Creates and corrects a tunnel device and its address. The device stays when Felix stops, so that traffic continues.
+import { hasErrno, type Link, type LinkKind, type Rtnetlink, type VxlanSettings } from "../../kernel/index.ts";
+import { addressBits, type IpAddress, ipVersion } from "../../lib/ip/ip.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
+import type { ApplyOutcome, Reconciler } from "../loop/manager.ts";
 
-export interface WantedDevice {
+export interface DesiredDevice {
   readonly name: string;
   readonly type: LinkKind;
   readonly mtu: number;
   readonly mac?: string;
-  /** The device's only address of its family. */
+  /** The only address of its family on the device. */
   readonly address: IpAddress;
 }
 
 export interface TunnelDeviceOptions {
   readonly label: string;
-  /** What asks for it, for the log. */
+  /** The setting that requires the device, for the log. */
   readonly setting: string;
-  readonly kernel: Pick<RouteKernel, "links" | "addresses">;
-  /** What the device shall be now; nothing while that is not known. */
-  readonly wanted: () => WantedDevice | undefined;
+  readonly kernel: Pick<Rtnetlink, "links" | "addresses">;
+  /** Returns undefined while the properties are not known. */
+  readonly desired: () => DesiredDevice | undefined;
   readonly logger: Logger;
-  /** Work on a device that was made or found good, such as switching off offloads. */
-  readonly afterwards?: (name: string) => void;
+  /** Called after each check of the device, for example to disable offloads. */
+  readonly onReady?: (name: string) => void;
 }
 
 const CHECK_MS = 10_000;
@@ -46,30 +46,30 @@ export class TunnelDevice implements Reconciler {
   }
 
   apply(): ApplyOutcome {
-    const wanted = this.#options.wanted();
-    if (wanted === undefined) return {};
-    const text = JSON.stringify(wanted);
+    const desired = this.#options.desired();
+    if (desired === undefined) return {};
+    const text = JSON.stringify(desired);
     const now = performance.now();
     if (text === this.#checked && now - this.#checkedAt < CHECK_MS)
       return { againInMs: CHECK_MS - (now - this.#checkedAt) };
     try {
-      const corrected = this.#ensure(wanted);
+      const corrected = this.#ensure(desired);
       this.#lastError = "";
       if (text === this.#checked && corrected.length > 0)
-        this.#options.logger.warn("tunnel device was not as we left it; repaired", {
-          device: wanted.name,
+        this.#options.logger.warn("another program changed a tunnel device; restored it", {
+          device: desired.name,
           corrected: corrected.join(", "),
         });
     } catch (error) {
-      // A kernel without the device type stays so: said once, tried now and then, in case a module comes.
+      // If the kernel lacks the device type, this is logged once. The module may be loaded later.
       const reason = describeError(error);
       const isMissing = hasErrno(error, "EOPNOTSUPP");
       if (reason !== this.#lastError)
         this.#options.logger.warn(
           isMissing
-            ? "this kernel has no such tunnel: until its module is there, packets to other nodes go where the host's other routes lead, unwrapped"
-            : "tunnel device cannot be set up; trying again",
-          { device: wanted.name, kind: wanted.type.kind, setting: this.#options.setting, error: reason },
+            ? "kernel does not support the tunnel; packets to other nodes are not encapsulated"
+            : "configuring a tunnel device failed; retrying",
+          { device: desired.name, kind: desired.type.kind, setting: this.#options.setting, error: reason },
         );
       this.#lastError = reason;
       return { againInMs: isMissing ? UNSUPPORTED_RETRY_MS : RETRY_MS };
@@ -79,60 +79,60 @@ export class TunnelDevice implements Reconciler {
     return { againInMs: CHECK_MS };
   }
 
-  /** @returns what had to be put right */
-  #ensure(wanted: WantedDevice): readonly string[] {
+  /** @returns the properties that were corrected */
+  #ensure(desired: DesiredDevice): readonly string[] {
     const corrected: string[] = [];
     const { links, addresses } = this.#options.kernel;
-    let link = links.get(wanted.name);
-    if (link !== undefined && !isSameDevice(link, wanted)) {
-      this.#options.logger.info("tunnel device is made anew with other settings", { device: wanted.name });
-      links.delete(wanted.name);
+    let link = links.get(desired.name);
+    if (link !== undefined && !isSameDevice(link, desired)) {
+      this.#options.logger.info("recreating a tunnel device with other settings", { device: desired.name });
+      links.delete(desired.name);
       link = undefined;
     }
     if (link === undefined) {
-      const { name, type, mtu, mac } = wanted;
+      const { name, type, mtu, mac } = desired;
       try {
-        links.create({ name, type, mtu, ...(mac === undefined ? {} : { mac }) });
+        links.create({ name, type, mtu, mac });
       } catch (error) {
         if (!hasErrno(error, "EEXIST")) throw error;
       }
-      link = links.get(wanted.name);
-      if (link === undefined) throw new Error(`device ${wanted.name} is not there after it was made`);
+      link = links.get(desired.name);
+      if (link === undefined) throw new Error(`device ${desired.name} does not exist after its creation`);
       corrected.push("the device itself");
     }
-    if (link.mtu !== wanted.mtu) {
-      links.set(wanted.name, { mtu: wanted.mtu });
+    if (link.mtu !== desired.mtu) {
+      links.set(desired.name, { mtu: desired.mtu });
       corrected.push(`MTU ${link.mtu}`);
     }
     if (!link.isUp) {
-      links.set(wanted.name, { up: true });
+      links.set(desired.name, { up: true });
       corrected.push("switched off");
     }
-    const version = ipVersion(wanted.address);
+    const version = ipVersion(desired.address);
     const length = addressBits(version);
     let hasOurs = false;
     for (const found of addresses.list({ version, link: link.index })) {
-      if (found.address === wanted.address && found.length === length) hasOurs = true;
+      if (found.address === desired.address && found.length === length) hasOurs = true;
       else if (found.scope !== "link") {
         addresses.delete({ link: link.index, address: found.address, length: found.length });
         corrected.push(`address ${found.address}`);
       }
     }
     if (!hasOurs) {
-      addresses.replace({ link: link.index, address: wanted.address, length, noDuplicateDetection: version === 6 });
+      addresses.replace({ link: link.index, address: desired.address, length, noDuplicateDetection: version === 6 });
       corrected.push("its address");
     }
-    this.#options.afterwards?.(wanted.name);
+    this.#options.onReady?.(desired.name);
     return corrected;
   }
 }
 
-/** A device whose fixed properties differ can only be replaced. */
-function isSameDevice(link: Link, wanted: WantedDevice): boolean {
-  if (link.kind !== wanted.type.kind) return false;
-  if (wanted.mac !== undefined && link.mac?.toLowerCase() !== wanted.mac.toLowerCase()) return false;
-  if (wanted.type.kind !== "vxlan") return true;
-  const settings = wanted.type as VxlanSettings & { readonly kind: "vxlan" };
+/** Compares the properties that cannot be changed. */
+function isSameDevice(link: Link, desired: DesiredDevice): boolean {
+  if (link.kind !== desired.type.kind) return false;
+  if (desired.mac !== undefined && link.mac?.toLowerCase() !== desired.mac.toLowerCase()) return false;
+  if (desired.type.kind !== "vxlan") return true;
+  const settings = desired.type as VxlanSettings & { readonly kind: "vxlan" };
   const found = link.vxlan;
   return (
     found !== undefined &&

@@ -1,12 +1,12 @@
-// VXLAN of one family: our end of the tunnel, and for every other node the neighbour and forwarding entries that lead
-// to it. Nothing is learned or flooded: all ends are known.
-import { hasErrno, type RouteKernel } from "../../kernel/index.ts";
-import { type IpAddress, type IpVersion, tryParseAddress } from "../../lib/ip.ts";
-import type { Logger } from "../../lib/log.ts";
-import type { ApplyOutcome, Manager, ManagerMessage, Reconciler } from "../manager.ts";
+// Keeps the VXLAN device of one family, and neighbour and forwarding entries for all other nodes. The device neither learns nor
+// floods, because all tunnel addresses are known.
+import { hasErrno, type Rtnetlink } from "../../kernel/index.ts";
+import { type IpAddress, type IpVersion, tryParseAddress } from "../../lib/ip/ip.ts";
+import type { Logger } from "../../lib/log/log.ts";
+import type { ApplyOutcome, Manager, ManagerMessage, Reconciler } from "../loop/manager.ts";
 import type { ClusterRoutes } from "../managers/cluster-routes.ts";
 import type { EndpointRegistry } from "../managers/endpoint-registry.ts";
-import { TunnelDevice, type WantedDevice } from "./tunnel-device.ts";
+import { TunnelDevice, type DesiredDevice } from "./tunnel-device.ts";
 
 export const VXLAN_DEVICE: Readonly<Record<IpVersion, string>> = { 4: "vxlan.calico", 6: "vxlan-v6.calico" };
 
@@ -22,14 +22,14 @@ export interface VxlanOptions {
   readonly id: number;
   readonly port: number;
   readonly mtu: number;
-  readonly kernel: Pick<RouteKernel, "links" | "addresses" | "neighbours">;
+  readonly kernel: Pick<Rtnetlink, "links" | "addresses" | "neighbours">;
   readonly registry: EndpointRegistry;
   readonly routes: ClusterRoutes;
   readonly logger: Logger;
-  readonly afterwards?: (device: string) => void;
+  readonly onReady?: (device: string) => void;
 }
 
-/** Remembers every node's tunnel end. */
+/** Stores the tunnel addresses of all nodes. */
 class VxlanEnds implements Manager {
   readonly name: string;
   readonly ends = new Map<string, TunnelEnd>();
@@ -41,7 +41,7 @@ class VxlanEnds implements Manager {
     this.name = `VXLAN ends IPv${version}`;
   }
 
-  /** Grows with every change. */
+  /** Increases with every change. */
   get revision(): number {
     return this.#revision;
   }
@@ -70,7 +70,7 @@ export function createVxlan(options: VxlanOptions): {
 } {
   const manager = new VxlanEnds(options.version);
   const device = VXLAN_DEVICE[options.version];
-  const wanted = (): WantedDevice | undefined => {
+  const desired = (): DesiredDevice | undefined => {
     const own = manager.ends.get(options.hostname);
     const parentName = options.routes.parentInterface;
     const parent = parentName === undefined ? undefined : options.registry.interfaces.get(parentName);
@@ -95,14 +95,14 @@ export function createVxlan(options: VxlanOptions): {
     label: `VXLAN device IPv${options.version}`,
     setting: "VXLANEnabled, or vxlanMode of an IPPool",
     kernel: options.kernel,
-    wanted,
+    desired,
     logger: options.logger,
-    ...(options.afterwards === undefined ? {} : { afterwards: options.afterwards }),
+    onReady: options.onReady,
   });
   return { manager, links: [tunnel, new VxlanPeers(options, manager, device)] };
 }
 
-/** Neighbour and forwarding entries of the tunnel device. */
+/** Keeps the neighbour and forwarding entries of the tunnel device. */
 class VxlanPeers implements Reconciler {
   readonly name: string;
   readonly #options: VxlanOptions;
@@ -128,15 +128,15 @@ class VxlanPeers implements Reconciler {
     const link = links.get(this.#device);
     if (link === undefined || !link.isUp) {
       this.#needsResync = true;
-      return {}; // the device's own check brings us back
+      return {}; // applied again after the device was created
     }
     const state = `${link.index} ${this.#ends.revision}`;
     if (!this.#needsResync && state === this.#written) return {};
     const isOnlyLooking = state === this.#written;
     let surplus = 0;
-    const wanted = [...this.#ends.ends].filter(([node]) => node !== hostname).map(([, end]) => end);
-    const macOf = new Map(wanted.map(({ address, mac }) => [address, mac.toLowerCase()]));
-    const parentOf = new Map(wanted.map(({ mac, parent }) => [mac.toLowerCase(), parent]));
+    const desired = [...this.#ends.ends].filter(([node]) => node !== hostname).map(([, end]) => end);
+    const macOf = new Map(desired.map(({ address, mac }) => [address, mac.toLowerCase()]));
+    const parentOf = new Map(desired.map(({ mac, parent }) => [mac.toLowerCase(), parent]));
     for (const found of neighbours.list({ version, link: link.index })) {
       if (found.state !== "permanent" || found.mac === undefined) continue;
       if (macOf.get(found.address) === found.mac.toLowerCase()) macOf.delete(found.address);
@@ -145,20 +145,20 @@ class VxlanPeers implements Reconciler {
         ignoreGone(() => neighbours.delete({ link: link.index, address: found.address }));
       }
     }
-    for (const found of neighbours.listForwarding(link.index)) {
+    for (const found of neighbours.listFdb(link.index)) {
       if (!found.isPermanent) continue;
       const mac = found.mac.toLowerCase();
       if (found.destination !== undefined && parentOf.get(mac) === found.destination) parentOf.delete(mac);
       else if (!parentOf.has(mac)) {
         surplus++;
-        ignoreGone(() => neighbours.deleteForwarding(found));
+        ignoreGone(() => neighbours.deleteFdb(found));
       }
     }
     for (const [address, mac] of macOf) neighbours.set({ link: link.index, address, mac, state: "permanent" });
-    for (const [mac, destination] of parentOf) neighbours.setForwarding({ link: link.index, mac, destination });
+    for (const [mac, destination] of parentOf) neighbours.setFdb({ link: link.index, mac, destination });
     const missing = macOf.size + parentOf.size;
     if (isOnlyLooking && missing + surplus > 0)
-      this.#options.logger.warn("somebody changed the tunnel's neighbours; repaired", {
+      this.#options.logger.warn("another program changed neighbours of the tunnel; restored them", {
         device: this.#device,
         missing,
         surplus,

@@ -1,36 +1,36 @@
-// Our WireGuard device: the link, its key, its address, its peers. The private key is made here, given to the kernel and
-// forgotten; a device that has one keeps it over restarts, so that the others need not learn a new one.
+// Keeps the WireGuard device of this node: link, key, address and peers. The private key is generated here and stored only in
+// the kernel. An existing device keeps its key when Felix restarts.
 import {
   hasErrno,
   type Link,
-  type RouteKernel,
+  type Rtnetlink,
   type Wireguard,
   type WireguardChange,
   type WireguardDevice,
   type WireguardPeer,
 } from "../../kernel/index.ts";
-import { addressBits, type IpAddress, type IpVersion } from "../../lib/ip.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
-import type { ApplyOutcome, Reconciler } from "../manager.ts";
+import { addressBits, type IpAddress, type IpVersion } from "../../lib/ip/ip.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
+import type { ApplyOutcome, Reconciler } from "../loop/manager.ts";
 
 export interface WireguardKernel {
-  /** Nothing while the kernel has no WireGuard; a module may come later. */
+  /** Returns undefined if the kernel does not support WireGuard. The module may be loaded later. */
   open(): Wireguard | undefined;
-  /** Whether packets of the device are decrypted by a thread of their own. */
-  setThreaded(interfaceName: string, on: boolean): void;
+  /** Enables or disables a separate kernel thread for decryption. */
+  setThreadedNapi(interfaceName: string, on: boolean): void;
 }
 
 export interface WireguardDeviceOptions {
   readonly version: IpVersion;
   readonly interfaceName: string;
   readonly port: number;
-  /** On the encrypted packets, so that they are not sent through the device again. */
+  /** The mark of encrypted packets, so that they are not encrypted again. */
   readonly mark: number;
   readonly mtu: number;
   readonly isThreaded: boolean;
-  readonly kernel: Pick<RouteKernel, "links" | "addresses"> & { readonly wireguard: WireguardKernel };
+  readonly kernel: Pick<Rtnetlink, "links" | "addresses"> & { readonly wireguard: WireguardKernel };
   readonly logger: Logger;
-  /** The setting that asks for all this, for the log. */
+  /** The setting that requires WireGuard, for the log. */
   readonly setting: string;
   readonly randomKey?: () => string;
 }
@@ -41,7 +41,7 @@ export class WireguardDeviceReconciler implements Reconciler {
   readonly name: string;
   readonly #options: WireguardDeviceOptions;
   readonly #log: Logger;
-  readonly #wanted = new Map<string, WireguardPeer>(); // by public key
+  readonly #desired = new Map<string, WireguardPeer>(); // by public key
   readonly #actual = new Map<string, WireguardPeer>();
   readonly #dirty = new Set<string>();
   #address: IpAddress | undefined;
@@ -57,7 +57,7 @@ export class WireguardDeviceReconciler implements Reconciler {
     this.#log = options.logger.with({ device: options.interfaceName });
   }
 
-  /** Ours, once the device works: nothing yet, or empty when this kernel cannot. */
+  /** The public key of this node; undefined before the device works, empty if the kernel does not support WireGuard. */
   get publicKey(): string | undefined {
     return this.#publicKey;
   }
@@ -69,12 +69,12 @@ export class WireguardDeviceReconciler implements Reconciler {
   }
 
   setPeer(peer: WireguardPeer): void {
-    this.#wanted.set(peer.publicKey, peer);
+    this.#desired.set(peer.publicKey, peer);
     this.#dirty.add(peer.publicKey);
   }
 
   removePeer(publicKey: string): void {
-    this.#wanted.delete(publicKey);
+    this.#desired.delete(publicKey);
     this.#dirty.add(publicKey);
   }
 
@@ -89,7 +89,7 @@ export class WireguardDeviceReconciler implements Reconciler {
       this.#writePeers();
       this.#setThreading();
       this.#needsResync = false;
-      if (this.#lastError !== "") this.#log.info("WireGuard works now");
+      if (this.#lastError !== "") this.#log.info("WireGuard device is configured");
       this.#lastError = "";
       return {};
     } catch (error) {
@@ -98,15 +98,15 @@ export class WireguardDeviceReconciler implements Reconciler {
     }
   }
 
-  /** Traffic goes on unencrypted while there is no device: that is said, and the others are told not to expect any. */
+  /** Without a device, traffic is not encrypted. This is logged, and an empty key is published. */
   #onFailure(error: unknown): ApplyOutcome {
     const reason = describeError(error);
-    const isMissing = error instanceof NoWireguard || hasErrno(error, "EOPNOTSUPP");
+    const isMissing = error instanceof WireguardUnsupported || hasErrno(error, "EOPNOTSUPP");
     if (reason !== this.#lastError)
       this.#log.warn(
         isMissing
-          ? "this kernel has no WireGuard; traffic to other nodes goes unencrypted, and a module that comes is used"
-          : "the WireGuard device cannot be set up; traffic to other nodes goes unencrypted; trying again",
+          ? "kernel does not support WireGuard; traffic to other nodes is not encrypted"
+          : "configuring the WireGuard device failed; traffic to other nodes is not encrypted; retrying",
         { setting: this.#options.setting, error: reason },
       );
     this.#lastError = reason;
@@ -118,12 +118,12 @@ export class WireguardDeviceReconciler implements Reconciler {
     const link = this.#ensureLink();
     const { interfaceName, port, mark, kernel, randomKey = newPrivateKey } = this.#options;
     this.#socket ??= kernel.wireguard.open();
-    if (this.#socket === undefined) throw new NoWireguard("the kernel does not know the family wireguard");
+    if (this.#socket === undefined) throw new WireguardUnsupported("the kernel has no netlink family wireguard");
     let device = this.#read(this.#socket);
     const change: { -readonly [K in keyof WireguardChange]: WireguardChange[K] } = {};
     if (device.publicKey === undefined) {
       change.privateKey = randomKey();
-      this.#log.info("a new WireGuard key is made");
+      this.#log.info("generated a new WireGuard key");
     }
     if (device.port !== port) change.port = port;
     if (device.mark !== mark) change.mark = mark;
@@ -131,7 +131,7 @@ export class WireguardDeviceReconciler implements Reconciler {
       this.#socket.set(interfaceName, change);
       device = this.#read(this.#socket);
     }
-    if (device.publicKey === undefined) throw new Error(`device ${interfaceName} did not take a key`);
+    if (device.publicKey === undefined) throw new Error(`device ${interfaceName} has no key after it was set`);
     this.#publicKey = device.publicKey;
     if (link.mtu !== this.#options.mtu) kernel.links.set(interfaceName, { mtu: this.#options.mtu });
     this.#ensureAddress(link.index);
@@ -141,7 +141,7 @@ export class WireguardDeviceReconciler implements Reconciler {
 
   #read(socket: Wireguard): WireguardDevice {
     const device = socket.get(this.#options.interfaceName);
-    if (device === undefined) throw new Error(`device ${this.#options.interfaceName} went away`);
+    if (device === undefined) throw new Error(`device ${this.#options.interfaceName} was deleted`);
     return device;
   }
 
@@ -152,47 +152,48 @@ export class WireguardDeviceReconciler implements Reconciler {
       this.#isThreadingSet = false;
       kernel.links.create({ name, type: { kind: "wireguard" }, mtu });
     } else if (found.kind !== "wireguard")
-      throw new Error(`${name} is a ${found.kind ?? "device"} of somebody else; rename or delete it`);
+      throw new Error(`${name} is a ${found.kind ?? "device"} of another program; rename or delete it`);
     const link = kernel.links.get(name);
-    if (link === undefined) throw new Error(`device ${name} is not there after it was made`);
+    if (link === undefined) throw new Error(`device ${name} does not exist after its creation`);
     return link;
   }
 
-  /** One address of its family, or none. */
+  /** The device has one address of its family, or none. */
   #ensureAddress(link: number): void {
     const { version, kernel } = this.#options;
     const length = addressBits(version);
-    let hasOurs = false;
+    let hasAddress = false;
     for (const found of kernel.addresses.list({ version, link })) {
-      if (found.address === this.#address && found.length === length) hasOurs = true;
+      if (found.address === this.#address && found.length === length) hasAddress = true;
       else if (found.scope !== "link") kernel.addresses.delete({ link, address: found.address, length: found.length });
     }
-    if (!hasOurs && this.#address !== undefined)
+    if (!hasAddress && this.#address !== undefined)
       kernel.addresses.replace({ link, address: this.#address, length, noDuplicateDetection: version === 6 });
   }
 
   #compare(device: WireguardDevice): void {
     const isFirst = this.#actual.size === 0;
     this.#actual.clear();
-    let repaired = 0;
+    let changed = 0;
     for (const peer of device.peers) this.#actual.set(peer.publicKey, peer);
-    for (const key of new Set([...this.#actual.keys(), ...this.#wanted.keys()])) {
-      if (isSamePeer(this.#wanted.get(key), this.#actual.get(key))) continue;
-      if (!this.#dirty.has(key)) repaired++;
+    for (const key of new Set([...this.#actual.keys(), ...this.#desired.keys()])) {
+      if (isSamePeer(this.#desired.get(key), this.#actual.get(key))) continue;
+      if (!this.#dirty.has(key)) changed++;
       this.#dirty.add(key);
     }
-    if (repaired > 0 && !isFirst) this.#log.info("WireGuard peers differed from what was written", { count: repaired });
+    if (changed > 0 && !isFirst)
+      this.#log.info("another program changed WireGuard peers; restoring them", { count: changed });
   }
 
   #writePeers(): void {
     const set: WireguardPeer[] = [];
     const remove: string[] = [];
     for (const key of this.#dirty) {
-      const wanted = this.#wanted.get(key);
+      const desired = this.#desired.get(key);
       const actual = this.#actual.get(key);
-      if (wanted === undefined) {
+      if (desired === undefined) {
         if (actual !== undefined) remove.push(key);
-      } else if (!isSamePeer(wanted, actual)) set.push(wanted);
+      } else if (!isSamePeer(desired, actual)) set.push(desired);
     }
     if (set.length + remove.length > 0) this.#socket?.set(this.#options.interfaceName, { set, remove });
     for (const key of remove) this.#actual.delete(key);
@@ -200,16 +201,16 @@ export class WireguardDeviceReconciler implements Reconciler {
     this.#dirty.clear();
   }
 
-  /** The kernel makes the threads with the first peer's receive queue: before there is one the switch does nothing. */
+  /** Has no effect before the first peer exists, because the kernel creates the threads with its receive queue. */
   #setThreading(): void {
     if (this.#isThreadingSet || this.#actual.size === 0) return;
     this.#isThreadingSet = true;
     const { interfaceName, isThreaded, kernel } = this.#options;
     try {
-      kernel.wireguard.setThreaded(interfaceName, isThreaded);
+      kernel.wireguard.setThreadedNapi(interfaceName, isThreaded);
     } catch (error) {
       if (isThreaded)
-        this.#log.warn("this kernel has no threads for WireGuard; packets are decrypted where they arrive", {
+        this.#log.warn("kernel does not support threads for WireGuard", {
           setting: "WireguardThreadingEnabled",
           error: describeError(error),
         });
@@ -217,8 +218,8 @@ export class WireguardDeviceReconciler implements Reconciler {
   }
 }
 
-class NoWireguard extends Error {
-  override readonly name = "NoWireguard";
+class WireguardUnsupported extends Error {
+  override readonly name = "WireguardUnsupported";
 }
 
 function isSamePeer(a: WireguardPeer | undefined, b: WireguardPeer | undefined): boolean {
@@ -232,7 +233,7 @@ function isSamePeer(a: WireguardPeer | undefined, b: WireguardPeer | undefined):
   );
 }
 
-/** Curve25519 wants some bits fixed; the kernel would fix them too. */
+/** Curve25519 requires some fixed bits (RFC 7748, section 5). */
 function newPrivateKey(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(32));
   bytes[0] = (bytes[0] ?? 0) & 248;

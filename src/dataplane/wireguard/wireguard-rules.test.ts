@@ -12,7 +12,7 @@ const config = (more: Partial<RulesConfig> = {}): RulesConfig =>
     ...more,
   });
 
-test("FD-044 what came in unencrypted is marked, so that answers go back the way they came", () => {
+test("FD-044 packets that arrive unencrypted are marked, so that replies are not encrypted", () => {
   const c = config({ wireguardHostEncryption: true });
   expect(text(rawChains(c, 4), "cali-PREROUTING", "raw", c).slice(0, 2)).toEqual([
     "--jump MARK --set-mark 0/0x1b0000",
@@ -30,13 +30,13 @@ test("FD-044 what came in unencrypted is marked, so that answers go back the way
   expect(text(rawChains(plain, 4), "cali-PREROUTING", "raw", plain).join()).not.toContain("wireguard");
 });
 
-test("FD-056 encrypted packets are let in and out on the port of their family, and the device masquerades", () => {
+test("FD-056 WireGuard packets are allowed on the port of their family, and traffic into the device is masqueraded", () => {
   const both = config({ wireguardEnabledV6: true });
   for (const [version, port] of [
     [4, 51820],
     [6, 51821],
   ] as const) {
-    const comment = (way: string) => `-m comment --comment "Allow ${way} IPv${version} Wireguard packets"`;
+    const comment = (routing: string) => `-m comment --comment "Allow ${routing} IPv${version} Wireguard packets"`;
     const chains = filterChains(both, version);
     expect(text(chains, "cali-INPUT", "filter", both, version)).toContain(
       `${comment("incoming")} -p 17 -m multiport --destination-ports ${port} -m addrtype --dst-type LOCAL --jump ACCEPT`,

@@ -1,11 +1,11 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { type DataplaneReport, ROUTE_TYPE } from "../../calc/index.ts";
-import { memoryRouteKernel, MemoryWireguard, NetlinkError, type Rule } from "../../kernel/index.ts";
-import type { Cidr, IpAddress, IpVersion } from "../../lib/ip.ts";
-import { createLogger } from "../../lib/log.ts";
-import type { ManagerMessage } from "../manager.ts";
-import { createEncryption, removeUnusedDevices, type WireguardParameters, wireguardTable } from "./create.ts";
+import { memoryRtnetlink, MemoryWireguard, NetlinkError, type Rule } from "../../kernel/index.ts";
+import type { Cidr, IpAddress, IpVersion } from "../../lib/ip/ip.ts";
+import { createLogger } from "../../lib/log/log.ts";
+import type { ManagerMessage } from "../loop/manager.ts";
+import { createEncryption, removeUnusedDevices, type WireguardParameters, wireguardTable } from "./encryption.ts";
 
 const MARK = 0x200000;
 const defaults: WireguardParameters = {
@@ -27,7 +27,7 @@ const defaults: WireguardParameters = {
 const key = (letter: string) => btoa(letter.repeat(32));
 
 /** One node's encryption on a kernel in memory; a round is what the apply loop does. */
-function open(given: Partial<WireguardParameters> = {}, kernel = memoryRouteKernel(), hasWireguard = true) {
+function open(given: Partial<WireguardParameters> = {}, kernel = memoryRtnetlink(), hasWireguard = true) {
   const devices = new MemoryWireguard(kernel.links);
   const threads: string[] = [];
   const settings: string[] = [];
@@ -45,7 +45,7 @@ function open(given: Partial<WireguardParameters> = {}, kernel = memoryRouteKern
       kernel.links.create(link);
     },
   };
-  const logger = createLogger({ level: "debug", write: ({ level, sentence }) => lines.push(`${level} ${sentence}`) });
+  const logger = createLogger({ level: "debug", write: ({ level, message }) => lines.push(`${level} ${message}`) });
   const encryption = createEncryption({
     parameters,
     hostname: "me",
@@ -57,7 +57,7 @@ function open(given: Partial<WireguardParameters> = {}, kernel = memoryRouteKern
       links,
       wireguard: {
         open: () => (state.hasWireguard ? devices : undefined),
-        setThreaded: (name, on) => threads.push(`${name} ${on}`),
+        setThreadedNapi: (name, on) => threads.push(`${name} ${on}`),
       },
     },
     sysctls: { read: () => "0", write: (path, value) => settings.push(`${path.join(".")}=${value}`) },
@@ -167,7 +167,7 @@ test("FD-150 the device gets a key, port, mark, address and MTU, and the key is 
     { type: "wireguardStatus", ipVersion: 4, publicKey: device?.publicKey ?? "" },
     { type: "wireguardStatus", ipVersion: 6, publicKey: "" },
   ]);
-  // A restart finds the key and keeps it: nobody has to learn another.
+  // After a restart, the key of the existing device is kept.
   const before = device?.publicKey;
   const again = open({}, node.kernel);
   again.devices.set("wireguard.cali", { privateKey: key("p") });
@@ -178,11 +178,11 @@ test("FD-150 the device gets a key, port, mark, address and MTU, and the key is 
   expect(before).toBeDefined();
 });
 
-test("FD-150 peers, routes and the rule: encrypted to whom can, thrown to the main table for the rest", () => {
+test("FD-150 traffic to nodes with WireGuard is encrypted, other traffic uses the main table", () => {
   const node = open();
   node.send(...twoPeers);
   node.settle();
-  // The datastore does not have our key yet: nobody could answer, so nothing goes through the device.
+  // The key of this node is not published yet, so nothing is sent through the device.
   expect(node.routes(4)).toEqual(["throw 10.65.1.0/26", "throw 10.65.2.0/26", "throw 10.65.3.0/26"]);
   node.publish();
   expect(node.devices.get("wireguard.cali")?.peers).toMatchObject([
@@ -191,7 +191,7 @@ test("FD-150 peers, routes and the rule: encrypted to whom can, thrown to the ma
   expect(node.routes(4)).toEqual(["10.65.2.0/26 wireguard.cali", "throw 10.65.1.0/26", "throw 10.65.3.0/26"]);
   expect(node.rules(4)).toMatchObject([{ priority: 99, inverted: true, mark: { value: MARK, mask: MARK } }]);
   expect(node.rules(6)).toEqual([]);
-  // The third node learns it too; a prefix moves; a node goes.
+  // The third node gets a key, a prefix moves, and a node is removed.
   node.send(wireguard("c", key("c")), route("10.65.2.0/26", "c"));
   node.settle();
   expect(node.routes(4)).toEqual(["10.65.2.0/26 wireguard.cali", "10.65.3.0/26 wireguard.cali", "throw 10.65.1.0/26"]);
@@ -205,7 +205,7 @@ test("FD-150 peers, routes and the rule: encrypted to whom can, thrown to the ma
   expect(node.routes(4)).toEqual(["throw 10.65.1.0/26", "throw 10.65.2.0/26", "throw 10.65.3.0/26"]);
 });
 
-test("FD-150 a key claimed twice makes neither a peer; when one claim goes the other is one", () => {
+test("FD-150 two nodes with the same key are not peers; when one key is removed, the other node is a peer", () => {
   const node = open();
   node.send(...twoPeers, wireguard("c", key("b")));
   node.publish();
@@ -218,7 +218,7 @@ test("FD-150 a key claimed twice makes neither a peer; when one claim goes the o
   expect(node.devices.get("wireguard.cali")?.peers).toEqual([]);
 });
 
-test("what a node publishes that is no key makes it no peer, and keeps no other from being one", () => {
+test("a node with an invalid key is not a peer, and does not affect other peers", () => {
   const node = open();
   for (const text of ["rubbish", `${key("c")}\n`, key("c").slice(1), "=".repeat(44)]) {
     node.send(...twoPeers, wireguard("c", text));
@@ -227,7 +227,7 @@ test("what a node publishes that is no key makes it no peer, and keeps no other 
   }
 });
 
-test("FD-150 tampering is repaired: peers, routes, rule, and a deleted device comes back with a new key", () => {
+test("FD-150 changed peers, routes and rules are restored, and a deleted device is created with a new key", () => {
   const node = open();
   node.send(...twoPeers);
   node.publish();
@@ -241,9 +241,9 @@ test("FD-150 tampering is repaired: peers, routes, rule, and a deleted device co
   expect([node.routes(4), node.rules(4).filter((r) => r.inverted), node.devices.get("wireguard.cali")?.peers]).toEqual(
     want,
   );
-  expect(node.rules(4)).toContainEqual(expect.objectContaining({ mark: { value: 7, mask: 7 } })); // somebody else's
-  expect(node.lines).toContain("info WireGuard peers differed from what was written");
-  expect(node.lines).toContain("info routing rules differed from what was written");
+  expect(node.rules(4)).toContainEqual(expect.objectContaining({ mark: { value: 7, mask: 7 } })); // of another program
+  expect(node.lines).toContain("info another program changed WireGuard peers; restoring them");
+  expect(node.lines).toContain("info another program changed routing rules; restored them");
   const old = node.devices.get("wireguard.cali")?.publicKey;
   node.kernel.links.delete("wireguard.cali");
   node.settle();
@@ -255,24 +255,24 @@ test("FD-150 tampering is repaired: peers, routes, rule, and a deleted device co
   expect(node.routes(4)).toContain("10.65.2.0/26 wireguard.cali");
 });
 
-test("FD-150 a kernel without WireGuard: an empty key, no rule, said once with its setting; a module that comes is used", () => {
-  const node = open({}, memoryRouteKernel(), false);
+test("FD-150 without WireGuard in the kernel, the key is empty and this is logged once; a module that is loaded later is used", () => {
+  const node = open({}, memoryRtnetlink(), false);
   node.send(...twoPeers);
   node.settle();
   expect(node.reports).toContainEqual({ type: "wireguardStatus", ipVersion: 4, publicKey: "" });
   expect([node.routes(4), node.rules(4)]).toEqual([[], []]);
-  expect(node.lines.filter((line) => line.includes("no WireGuard"))).toHaveLength(1);
+  expect(node.lines.filter((line) => line.includes("does not support WireGuard"))).toHaveLength(1);
   node.state.hasWireguard = true;
   node.resync();
   expect(node.reports.at(-1)).toMatchObject({ ipVersion: 4, publicKey: expect.stringMatching(/.{44}/) as string });
   expect(node.rules(4)).toHaveLength(1);
 });
 
-test("FD-150 switched off: device, rule and routes go, the key is taken back, and what is not ours stays", () => {
+test("FD-150 if WireGuard is disabled, its device, rule, routes and published key are removed, and other objects stay", () => {
   const node = open();
   node.send(...twoPeers);
   node.publish();
-  node.kernel.links.create({ name: "wg-v6.cali", type: { kind: "dummy" } }); // named like ours, made by another
+  node.kernel.links.create({ name: "wg-v6.cali", type: { kind: "dummy" } }); // of another program, with the name of a WireGuard device
   const off = open({ WireguardEnabled: false }, node.kernel);
   removeUnusedDevices({ parameters: off.parameters, links: node.kernel.links, logger: off.logger });
   off.send(...twoPeers);
@@ -283,13 +283,13 @@ test("FD-150 switched off: device, rule and routes go, the key is taken back, an
   expect(off.reports).toContainEqual({ type: "wireguardStatus", ipVersion: 4, publicKey: "" });
 });
 
-test("FD-150 FD-131 the table is the first of the ranges that is not the kernel's", () => {
+test("FD-150 FD-131 the table is the first in the ranges that does not belong to the kernel", () => {
   expect(wireguardTable({ RouteTableRange: undefined, RouteTableRanges: [] })).toBe(1);
   expect(wireguardTable({ RouteTableRange: { min: 40, max: 50 }, RouteTableRanges: [] })).toBe(40);
   expect(wireguardTable({ RouteTableRange: undefined, RouteTableRanges: [{ min: 253, max: 300 }] })).toBe(256);
 });
 
-test("FD-151 IPv6 has a device, keys, peers, table and rule of its own", () => {
+test("FD-151 IPv6 has its own device, keys, peers, table and rule", () => {
   const node = open({ WireguardEnabled: false, WireguardEnabledV6: true });
   const v6 = (name: string, letter: string) => wireguard(name, key(letter), "", 6);
   node.send(...twoPeers, v6("c", "c"), route("fd65:3::/122", "c"), route("fd65:1::/122", "me"));
@@ -304,7 +304,7 @@ test("FD-151 IPv6 has a device, keys, peers, table and rule of its own", () => {
   expect(node.kernel.links.get("wireguard.cali")).toBeUndefined();
 });
 
-test("FD-152 host encryption: the hosts' own addresses too, the node's on the device, marks count for the way back", () => {
+test("FD-152 with host encryption, host addresses are routed to the device, which has the node's address", () => {
   const hosts = [route("192.0.2.2/32", "b", ROUTE_TYPE.remoteHost), route("192.0.2.3/32", "c", ROUTE_TYPE.remoteHost)];
   const plain = open();
   plain.send(...twoPeers, ...hosts);
@@ -322,7 +322,7 @@ test("FD-152 host encryption: the hosts' own addresses too, the node's on the de
   expect(node.settings).toEqual(["net.ipv4.conf.all.src_valid_mark=1"]);
 });
 
-test("FD-153 threading is switched with the first peer, keepalive is given to every peer", () => {
+test("FD-153 threading is set after the first peer was added, and every peer has the keepalive", () => {
   const node = open({ WireguardThreadingEnabled: true, WireguardPersistentKeepAlive: 25 });
   node.send(host("me", "192.0.2.1/24"));
   node.publish();
@@ -333,7 +333,7 @@ test("FD-153 threading is switched with the first peer, keepalive is given to ev
   expect(node.devices.get("wireguard.cali")?.peers[0]?.keepaliveSeconds).toBe(25);
 });
 
-test("FD-129 with RouteSyncDisabled peers are kept and routes are somebody else's", () => {
+test("FD-129 with RouteSyncDisabled, peers are written and routes are not", () => {
   const node = open({ RouteSyncDisabled: true });
   node.send(...twoPeers);
   node.publish();
@@ -341,7 +341,7 @@ test("FD-129 with RouteSyncDisabled peers are kept and routes are somebody else'
   expect([node.routes(4), node.rules(4)]).toEqual([[], []]);
 });
 
-test("the device and the table end the same, whatever came before", () => {
+test("the final device and table do not depend on earlier states", () => {
   const message = fc.oneof(
     fc
       .record({ n: fc.constantFrom("b", "c", "d"), a: fc.constantFrom("192.0.2.7/24", "192.0.2.8/24", "") })

@@ -1,18 +1,18 @@
-// Encryption between nodes, one family: peers and their prefixes to the device, and a routing table before the main one.
+// Encrypts traffic between nodes for one family: configures peers, and a routing table that precedes the main table.
 //
-//   rule 99  not marked as encrypted ─► table 1   10.65.4.0/26 dev wireguard.cali    a node that has it too
-//                                                 throw 10.65.7.0/26                 our own, or a node that has not
+//   rule 99  not marked as encrypted ─► table 1   10.65.4.0/26 dev wireguard.cali    a node with WireGuard
+//                                                 throw 10.65.7.0/26                 this node, or a node without WireGuard
 //
-// Nothing is sent through the device before the others can know our key: the datastore must say what the kernel has.
-// Order: device and peers, then routes, then the rule that makes them count.
+// No packet is sent through the device before other nodes can know the key of this node: the datastore must contain it. Device
+// and peers are written first, then routes, then the rule that activates the table.
 import type { DataplaneReport } from "../../calc/index.ts";
 import type { Rule, Rules } from "../../kernel/index.ts";
-import type { Cidr, IpVersion } from "../../lib/ip.ts";
-import type { Logger } from "../../lib/log.ts";
-import type { Manager, ManagerMessage } from "../manager.ts";
+import type { Cidr, IpVersion } from "../../lib/ip/ip.ts";
+import type { Logger } from "../../lib/log/log.ts";
+import type { Manager, ManagerMessage } from "../loop/manager.ts";
 import type { RouteTable } from "../routes/route-table.ts";
 import { RoutingRules } from "../routes/routing-rules.ts";
-import type { PeerBook } from "./peer-book.ts";
+import type { PeerRegistry } from "./peer-registry.ts";
 import type { WireguardDeviceReconciler } from "./wireguard-device.ts";
 
 export interface WireguardOptions {
@@ -22,9 +22,9 @@ export interface WireguardOptions {
   readonly rulePriority: number;
   readonly mark: number;
   readonly routeProtocol: number;
-  readonly book: PeerBook;
+  readonly peers: PeerRegistry;
   readonly device: WireguardDeviceReconciler;
-  /** The table of our own; nothing when routes are somebody else's business. */
+  /** Undefined if Felix does not write routes. */
   readonly table?: { readonly routes: RouteTable; readonly rules: Rules; readonly index: number };
   readonly logger: Logger;
 }
@@ -33,9 +33,9 @@ export class WireguardManager implements Manager {
   readonly name: string;
   readonly rules: RoutingRules | undefined;
   readonly #options: WireguardOptions;
-  readonly #peerKeys = new Map<string, string>(); // by node: the key the device has
+  readonly #peerKeys = new Map<string, string>(); // by node: the key of the peer on the device
   readonly #routed = new Map<Cidr, "device" | "throw">();
-  #way: "none" | "throw" | "device" = "none";
+  #routing: "none" | "throw" | "device" = "none";
   #isUp = false;
   #reported: string | undefined;
 
@@ -44,28 +44,28 @@ export class WireguardManager implements Manager {
     this.name = `WireGuard IPv${options.version}`;
     const { table, version, logger } = options;
     if (table === undefined) return;
-    const isOurs = wireguardRuleOwner(table.index);
-    this.rules = new RoutingRules({ version, table: table.index, rules: table.rules, logger, isOurs });
+    const isOwned = wireguardRuleOwner(table.index);
+    this.rules = new RoutingRules({ version, table: table.index, rules: table.rules, logger, isOwned });
   }
 
   onUpdate(message: ManagerMessage): void {
-    this.#options.book.onUpdate(message);
+    this.#options.peers.onUpdate(message);
     if (message.type !== "interfaceState" || message.name !== this.#options.interfaceName) return;
     this.#isUp = message.state === "up";
     this.#options.device.queueResync();
   }
 
   apply(): void {
-    const { book, device, table, rulePriority, mark, version } = this.#options;
-    const { nodes, freed } = book.takeChanges();
+    const { peers, device, table, rulePriority, mark, version } = this.#options;
+    const { nodes, freed } = peers.takeChanges();
     for (const node of nodes) this.#placePeer(node);
-    device.setAddress(book.deviceAddress);
+    device.setAddress(peers.deviceAddress);
     if (table === undefined) return;
     for (const prefix of freed) this.#unroute(prefix);
-    const way = this.#wayNow();
-    const isTurned = way !== this.#way;
-    this.#way = way;
-    for (const node of isTurned ? book.nodes : nodes) this.#placeRoutes(node);
+    const routing = this.#currentRouting();
+    const hasChanged = routing !== this.#routing;
+    this.#routing = routing;
+    for (const node of hasChanged ? peers.nodes : nodes) this.#placeRoutes(node);
     const rule: Rule = {
       version,
       priority: rulePriority,
@@ -74,10 +74,10 @@ export class WireguardManager implements Manager {
       mark: { value: mark, mask: mark },
       inverted: true,
     };
-    this.rules?.set(this.#isUp && way !== "none" ? [rule] : []);
+    this.rules?.set(this.#isUp && routing !== "none" ? [rule] : []);
   }
 
-  /** Our public key, told once it is known and whenever it changes; empty takes back what was published. */
+  /** Reports the public key when it changes. An empty key removes the published one. */
   reports(): readonly DataplaneReport[] {
     const { device, version } = this.#options;
     const { publicKey } = device;
@@ -87,12 +87,12 @@ export class WireguardManager implements Manager {
   }
 
   #placePeer(node: string): void {
-    const { book, device } = this.#options;
-    const peer = book.peerOf(node);
+    const { peers, device } = this.#options;
+    const peer = peers.peerOf(node);
     const before = this.#peerKeys.get(node);
     if (before !== undefined && before !== peer?.publicKey) {
       this.#peerKeys.delete(node);
-      // Another node may have taken over the key meanwhile.
+      // Another node may have the same key now.
       if (![...this.#peerKeys.values()].includes(before)) device.removePeer(before);
     }
     if (peer === undefined) return;
@@ -100,22 +100,22 @@ export class WireguardManager implements Manager {
     device.setPeer(peer);
   }
 
-  /** No way without a device, past it until the others know our key, then through it. */
-  #wayNow(): "none" | "throw" | "device" {
-    const { device, book } = this.#options;
+  /** `none` without a device, `throw` until the key is published, then `device`. */
+  #currentRouting(): "none" | "throw" | "device" {
+    const { device, peers } = this.#options;
     if (device.publicKey === undefined || device.publicKey === "") return "none";
-    return book.publishedKey === device.publicKey ? "device" : "throw";
+    return peers.publishedKey === device.publicKey ? "device" : "throw";
   }
 
   #placeRoutes(node: string): void {
-    const { book, table, interfaceName, routeProtocol } = this.#options;
+    const { peers, table, interfaceName, routeProtocol } = this.#options;
     if (table === undefined) return;
-    const isThrough = this.#way === "device" && book.peerOf(node) !== undefined;
-    for (const destination of book.prefixesOf(node)) {
+    const isThrough = this.#routing === "device" && peers.peerOf(node) !== undefined;
+    for (const destination of peers.prefixesOf(node)) {
       const how = isThrough ? "device" : "throw";
-      if (this.#way !== "none" && this.#routed.get(destination) === how) continue;
+      if (this.#routing !== "none" && this.#routed.get(destination) === how) continue;
       this.#unroute(destination);
-      if (this.#way === "none") continue;
+      if (this.#routing === "none") continue;
       this.#routed.set(destination, how);
       const base = { destination, protocol: routeProtocol };
       table.routes.set("wireguard", isThrough ? { ...base, interfaceName, scope: "link" } : { ...base, type: "throw" });
@@ -131,7 +131,7 @@ export class WireguardManager implements Manager {
   }
 }
 
-/** Rules to our table that only this manager writes. */
+/** Recognizes routing rules that only this manager writes. */
 export const wireguardRuleOwner =
   (table: number) =>
   (rule: Rule): boolean =>

@@ -1,12 +1,12 @@
 import type { Database } from "bun:sqlite";
 import { beforeEach, expect, test } from "bun:test";
-import { type Cidr, parseCidr } from "../../lib/ip.ts";
+import { type Cidr, parseCidr } from "../../lib/ip/ip.ts";
 import { API_VERSION, type KindName, type Resource } from "../../model/index.ts";
 import type { Datastore } from "../datastore.ts";
 import { AlreadyExists, Conflict, NotFound, Unsupported, ValidationFailed } from "../errors.ts";
 import { openSqliteInMemory } from "../sqlite/open.ts";
 import { Client } from "./client.ts";
-import type { AddressKeeper } from "./flow.ts";
+import type { AddressKeeper } from "./kind-hooks.ts";
 
 let store: Datastore;
 let client: Client;

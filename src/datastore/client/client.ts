@@ -1,6 +1,6 @@
 // The typed way to resources: checked, defaulted, guarded. What it returns carries its revision in
 // `metadata.resourceVersion`, as users know it. Input is never changed.
-import { type Logger, silentLogger } from "../../lib/log.ts";
+import { type Logger, silentLogger } from "../../lib/log/log.ts";
 import { delay } from "../../lib/retry.ts";
 import {
   API_VERSION,
@@ -22,13 +22,13 @@ import {
   ValidationFailed,
 } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
-import { bgpPeerFlow } from "./bgp-peer-flow.ts";
+import { bgpPeerFlow } from "./bgp-peer-hooks.ts";
 import { type ClusterFacts, ensureInitialized } from "./ensure-initialized.ts";
-import type { AddressKeeper, Flow, FlowContext } from "./flow.ts";
-import { ipPoolFlow } from "./ip-pool-flow.ts";
-import { kubeControllersFlow } from "./kube-controllers-flow.ts";
-import { nodeFlow } from "./node-flow.ts";
-import { policyFlow } from "./policy-flow.ts";
+import type { AddressKeeper, Flow, FlowContext } from "./kind-hooks.ts";
+import { ipPoolFlow } from "./ip-pool-hooks.ts";
+import { kubeControllersFlow } from "./kube-controllers-hooks.ts";
+import { nodeFlow } from "./node-hooks.ts";
+import { policyFlow } from "./policy-hooks.ts";
 import { checkCreate, checkUpdate, stamp } from "./preconditions.ts";
 import {
   checkScope,
@@ -43,8 +43,8 @@ import {
   shown,
 } from "./resources.ts";
 import { DEFAULT_ALLOW_PROFILE, isStatic } from "./static-profile.ts";
-import { tierFlow } from "./tier-flow.ts";
-import { workloadEndpointFlow } from "./workload-endpoint-flow.ts";
+import { tierFlow } from "./tier-hooks.ts";
+import { workloadEndpointFlow } from "./workload-endpoint-hooks.ts";
 
 export interface WriteOptions extends CallOptions {
   /** What we made ourselves: skip the schema, and with it the time to load it. */
@@ -154,7 +154,7 @@ export class Client {
   /** @returns what was deleted */
   async delete<K extends KindName>(
     name: ResourceName<K>,
-    options: CallOptions & { readonly revision?: Revision | undefined; readonly uid?: string } = {},
+    options: CallOptions & { readonly revision?: Revision; readonly uid?: string } = {},
   ): Promise<ResourceOf<K>> {
     if (isStatic(name)) throw new Unsupported("delete", `${name.kind}(${name.name})`, "it is built in");
     checkScope(name);
@@ -169,9 +169,9 @@ export class Client {
     const rewritten = found === undefined ? undefined : await flow?.beforeDelete?.(found, this.#context(options));
     const at = rewritten ?? revision;
     const removal = {
-      ...(signal !== undefined && { signal }),
+      signal,
       ...(at !== undefined && at !== "" && { revision: at }),
-      ...(options.uid !== undefined && { uid: options.uid }),
+      uid: options.uid,
     };
     return this.#atKey(name, async (key) => {
       const removed = await this.datastore.delete(found?.key ?? key, removal);
@@ -356,5 +356,5 @@ async function validate(
 const entry = (key: ResourceKey, value: Resource, { ttlSeconds }: WriteOptions): Entry<ResourceKey> => ({
   key,
   value,
-  ...(ttlSeconds !== undefined && { ttlSeconds }),
+  ttlSeconds,
 });

@@ -1,5 +1,5 @@
 // Which version of calico-ts a cluster's ClusterInformation names, and who is asked before it is changed.
-import { BUILD, VERSION_ANNOTATION } from "../../lib/build.ts";
+import { BUILD, VERSION_ANNOTATION } from "../../lib/process/build.ts";
 import { Conflict, NotFound } from "../errors.ts";
 import type { Client } from "./client.ts";
 import type { ClusterFacts } from "./ensure-initialized.ts";

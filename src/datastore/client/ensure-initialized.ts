@@ -1,5 +1,5 @@
 // What every cluster's datastore holds: who the cluster is, and the built-in tiers. Safe to run by many at once.
-import { API_VERSION, BUILT_IN_TIERS, type ResourceKey } from "../../model/index.ts";
+import { API_VERSION, BUILT_IN_TIERS, type ResourceKey, specFields } from "../../model/index.ts";
 import type { CallOptions, Datastore } from "../datastore.ts";
 import { AlreadyExists, NotFound, Unauthorized, Unavailable, Unsupported } from "../errors.ts";
 import { stamp } from "./preconditions.ts";
@@ -41,7 +41,7 @@ function ensureClusterInformation(
   const name = { kind: "ClusterInformation", name: "default" } as const;
   return upsert({ store, signal, retryMs: RETRY_MS }, name, (current) => {
     if (current !== undefined && facts.createOnly === true) return undefined;
-    const before = (current?.spec ?? {}) as Readonly<Record<string, unknown>>;
+    const before = current === undefined ? {} : specFields(current);
     const clusterType = joinTypes(
       before["clusterType"],
       facts.clusterType,

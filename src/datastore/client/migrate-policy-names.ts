@@ -2,7 +2,8 @@
 // one goes, so at no moment does a policy not apply; a run that is cut off is finished by the next.
 import type { KindName, ResourceKey } from "../../model/index.ts";
 import type { CallOptions, Datastore, Stored } from "../datastore.ts";
-import { AlreadyExists, NotFound } from "../errors.ts";
+import { AlreadyExists, DatastoreError, NotFound, Unavailable } from "../errors.ts";
+import { nameOfKey } from "../key-name.ts";
 
 const KINDS = [
   "NetworkPolicy",
@@ -11,16 +12,30 @@ const KINDS = [
   "StagedGlobalNetworkPolicy",
 ] as const satisfies readonly KindName[];
 
-/** @returns how many moved */
-export async function migratePolicyNames(store: Datastore, options: CallOptions = {}): Promise<number> {
+interface PolicyNameMigration {
+  readonly moved: number;
+  /** Policies that the datastore did not accept under their new name. They still apply under the old one. */
+  readonly failures: readonly { readonly policy: string; readonly error: DatastoreError }[];
+}
+
+/**
+ * Moves each policy that can be moved. The new name may come from an annotation that the owner of a namespace writes, so a
+ * name that the datastore rejects must not stop the migration of other policies.
+ */
+export async function migratePolicyNames(store: Datastore, options: CallOptions = {}): Promise<PolicyNameMigration> {
+  const failures: { readonly policy: string; readonly error: DatastoreError }[] = [];
   let moved = 0;
   for (const kind of KINDS)
     for (const item of (await store.list({ type: "resource", kind }, options)).items)
-      if (item.key.name !== item.value.metadata.name) {
-        await move(store, item, options);
-        moved++;
-      }
-  return moved;
+      if (item.key.name !== item.value.metadata.name)
+        try {
+          await move(store, item, options);
+          moved++;
+        } catch (error) {
+          if (!(error instanceof DatastoreError) || error instanceof Unavailable) throw error;
+          failures.push({ policy: nameOfKey(item.key), error });
+        }
+  return { moved, failures };
 }
 
 async function move(store: Datastore, item: Stored<ResourceKey>, options: CallOptions): Promise<void> {

@@ -1,7 +1,7 @@
 // What a reader sees although nobody wrote it: resources made by older programs, or past ours through the Kubernetes API,
 // lack what we would have filled in.
-import { ipVersion, tryParseCidr } from "../../lib/ip.ts";
-import { INITIAL_STATUS, type Resource } from "../../model/index.ts";
+import { ipVersion, tryParseCidr } from "../../lib/ip/ip.ts";
+import { INITIAL_STATUS, type Resource, specFields, withSpecFields } from "../../model/index.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
@@ -26,18 +26,16 @@ export function withReadDefaults(resource: Resource): Resource {
   const defaults = DEFAULTS[resource.kind];
   if (initial === undefined && defaults === undefined) return resource;
   const status = resource.status ?? initial;
-  return {
-    ...resource,
-    ...(defaults === undefined ? {} : { spec: completed(resource.spec, defaults) }),
-    ...(status === undefined ? {} : { status }),
-  };
+  const completed = defaults === undefined ? resource : withMissingFields(resource, defaults);
+  return status === resource.status ? completed : { ...completed, status };
 }
 
-function completed(spec: unknown, defaultsOf: (spec: Fields) => Fields): unknown {
-  if (spec !== undefined && (typeof spec !== "object" || spec === null)) return spec;
-  const fields: Fields = spec === undefined ? {} : (spec as Fields);
+function withMissingFields(resource: Resource, defaultsOf: (spec: Fields) => Fields): Resource {
+  const { spec } = resource;
+  if (spec !== undefined && (typeof spec !== "object" || spec === null)) return resource;
+  const fields = specFields(resource);
   const missing = Object.entries(defaultsOf(fields)).filter(([name]) => isUnsaid(name, fields[name]));
-  return missing.length === 0 ? spec : { ...fields, ...Object.fromEntries(missing) };
+  return missing.length === 0 ? resource : withSpecFields(resource, Object.fromEntries(missing));
 }
 
 /** A tier may be the very first: 0 says something there. */

@@ -10,20 +10,20 @@ import {
 } from "../../model/index.ts";
 import type { Revision, Stored, WatchEvent } from "../datastore.ts";
 import { ValidationFailed } from "../errors.ts";
-import { withTierLabel } from "./policy-flow.ts";
+import { withTierLabel } from "./policy-hooks.ts";
 import { withReadDefaults } from "./read-defaults.ts";
 
 export interface ResourceName<K extends KindName = KindName> {
   readonly kind: K;
   readonly name: string;
   /** Present exactly for namespaced kinds. */
-  readonly namespace?: string | undefined;
+  readonly namespace?: string;
 }
 export interface ResourceQuery<K extends KindName = KindName> {
   readonly kind: K;
-  readonly namespace?: string | undefined;
-  readonly name?: string | undefined;
-  readonly namePrefix?: string | undefined;
+  readonly namespace?: string;
+  readonly name?: string;
+  readonly namePrefix?: string;
 }
 export interface ResourceList<K extends KindName = KindName> {
   readonly items: readonly ResourceOf<K>[];

@@ -10,7 +10,7 @@ import { stamp } from "./preconditions.ts";
  * @param retryMs between tries
  */
 export async function upsert(
-  at: { readonly store: Datastore; readonly signal?: AbortSignal | undefined; readonly retryMs?: number },
+  at: { readonly store: Datastore; readonly signal?: AbortSignal; readonly retryMs?: number },
   name: { readonly kind: KindName; readonly name: string },
   change: (current: Resource | undefined) => object | undefined,
 ): Promise<void> {

@@ -2,7 +2,7 @@
 import type { RangeRequest, RangeResponse, TxnRequest, TxnResponse, WatchCreate, WatchResponse } from "./messages.ts";
 
 export interface EtcdCall {
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal;
 }
 export interface EtcdApi {
   range(request: RangeRequest, call: EtcdCall): Promise<RangeResponse>;

@@ -120,7 +120,7 @@ export class EndpointWalk {
   async run<T>(
     options: {
       readonly timeoutMs: number;
-      readonly signal?: AbortSignal | undefined;
+      readonly signal?: AbortSignal;
       readonly repeatable: boolean;
       /** An attempt came to nothing that may have been carried out. */
       readonly onLost?: () => void;
@@ -141,7 +141,7 @@ export class EndpointWalk {
       } catch (error) {
         if (!(error instanceof AttemptFailed)) throw error;
         this.advance();
-        if (error.reached) options.onLost?.();
+        if (error.mayHaveRun) options.onLost?.();
         // The last try may have had no time left: what an earlier one found out tells more.
         if (!(error instanceof AttemptTimedOut && reasons.has(endpoint.url))) reasons.set(endpoint.url, error.reason);
         const round = Math.floor((tries + 1) / this.#endpoints.length);
@@ -149,7 +149,7 @@ export class EndpointWalk {
         const spentMs = performance.now() - started;
         if (error instanceof CertificateRefused) refused.add(endpoint.url);
         else refused.delete(endpoint.url);
-        const final = (error.reached && !options.repeatable) || refused.size === this.#endpoints.length;
+        const final = (error.mayHaveRun && !options.repeatable) || refused.size === this.#endpoints.length;
         if (final || spentMs + waitMs >= options.timeoutMs) throw this.#unavailable(reasons, spentMs, error);
         if (waitMs > 0) await delay(waitMs, options.signal);
       }

@@ -23,7 +23,7 @@ import { AlreadyExists, Compacted, NotFound } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
 import { parseRevision, requireRevision } from "../revision.ts";
 import { decodeIfReadable, decodeRow, decodeRows, swapFailure } from "../rows.ts";
-import { nextTurn } from "../../lib/retry.ts";
+import { yieldToEventLoop } from "../../lib/retry.ts";
 import type { EtcdApi, EtcdCall } from "./api.ts";
 import { findEndpoints, type ResolveSrv } from "./endpoints.ts";
 import { swap } from "./lost-answer.ts";
@@ -219,7 +219,7 @@ export class EtcdDatastore implements Datastore {
           next = page.more && last !== undefined ? pageFrom(`${last.path}\0`) : undefined;
           if (next !== undefined) {
             next.catch(() => {}); // looked at in its turn
-            await nextTurn(); // on its way while we read this one
+            await yieldToEventLoop(); // on its way while we read this one
           }
           const decoded = decodeRows(range, page.rows, options.onUnreadable ?? this.#onUnreadable);
           if (options.onPage === undefined) for (const item of decoded) items.push(item);
@@ -244,7 +244,7 @@ export class EtcdDatastore implements Datastore {
     const ttl = entry.ttlSeconds ?? 0;
     const lease = ttl > 0 ? await this.#api.grantLease(Math.ceil(ttl), options) : undefined;
     const value = encodeValue(entry.key, entry.value);
-    return { type: "put", put: { key, value, ...(lease === undefined ? {} : { lease }) } };
+    return { type: "put", put: { key, value, lease } };
   }
 
   /** A write of one key that is bound to what is there. */

@@ -1,6 +1,6 @@
 // What etcd's status codes mean to us. The texts matched here are etcd's own and part of its API: the codes alone do
 // not tell a wrong password from a malformed request.
-import { AttemptFailed } from "../../lib/attempt-failed.ts";
+import { AttemptFailed } from "../../lib/http/attempt-failed.ts";
 import { Compacted, type DatastoreError, DatastoreFailure, Unauthorized, ValidationFailed } from "../errors.ts";
 
 export { AttemptFailed };

@@ -177,9 +177,9 @@ const rowOf = (row: JsonRow): EtcdRow => ({
 
 const rangeJson = ({ key, end, limit, revision }: RangeRequest): object => ({
   key: base64(key),
-  ...(end === undefined ? {} : { range_end: base64(end) }),
-  ...(limit === undefined ? {} : { limit: String(limit) }),
-  ...(revision === undefined ? {} : { revision: String(revision) }),
+  range_end: end === undefined ? undefined : base64(end),
+  limit: limit?.toString(),
+  revision: revision?.toString(),
 });
 
 function compareJson(compare: Compare): object {
@@ -195,7 +195,7 @@ function operationJson(operation: Operation): object {
       return { request_range: rangeJson(operation.range) };
     case "put": {
       const { key, value, lease } = operation.put;
-      const put = { key: base64(key), value: base64(value), ...(lease === undefined ? {} : { lease: String(lease) }) };
+      const put = { key: base64(key), value: base64(value), lease: lease?.toString() };
       return { request_put: put };
     }
     case "delete":

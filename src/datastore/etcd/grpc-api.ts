@@ -40,7 +40,7 @@ export class GrpcEtcdApi implements EtcdApi {
   constructor(
     config: EtcdConfig,
     endpoints: readonly Endpoint[],
-    options: { readonly timeoutMs: number; readonly silenceMs?: number | undefined },
+    options: { readonly timeoutMs: number; readonly silenceMs?: number },
   ) {
     this.#config = config;
     this.#timeoutMs = options.timeoutMs;

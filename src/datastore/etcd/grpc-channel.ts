@@ -4,8 +4,8 @@
 import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { checkServerIdentity, connect as connectTls, TLSSocket } from "node:tls";
-import { type CallHandlers, GrpcCall } from "../../lib/grpc-call.ts";
-import { nextTurn } from "../../lib/retry.ts";
+import { type CallHandlers, GrpcCall } from "../../lib/http/grpc-call.ts";
+import { yieldToEventLoop } from "../../lib/retry.ts";
 import { checkTls } from "./certificates.ts";
 import type { Endpoint, TlsMaterial } from "./endpoints.ts";
 import { AttemptFailed, AttemptTimedOut, connectionFailure, failureOf, PingTimedOut } from "./failures.ts";
@@ -31,12 +31,12 @@ export interface CallTarget {
   /** Of a session; empty for none. */
   readonly token: string;
   /** The revision it asks for, which some refusals are about. */
-  readonly revision?: number | undefined;
+  readonly revision?: number;
 }
 
 export interface CallLimits {
   readonly budgetMs: number;
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal;
 }
 
 export class GrpcChannel {
@@ -169,7 +169,7 @@ class Connection {
       path,
       ...(token === "" ? {} : { headers: { token } }),
       server: "etcd",
-      refused: (code: number, message: string) => failureOf(code, message, revision),
+      toError: (code: number, message: string) => failureOf(code, message, revision),
     };
     const call = new GrpcCall(this.#session, target, {
       onMessage: (bytes) => {
@@ -214,7 +214,7 @@ class Connection {
       if (this.#session.destroyed || !this.#session.ping(onAnswer)) onAnswer(new Error("the connection is closed"));
     });
     // If the event loop was blocked, the answer is still in the socket's buffer: the timer runs first.
-    if (!isAnswered) await nextTurn();
+    if (!isAnswered) await yieldToEventLoop();
     if (isAnswered) this.#receivedAt = performance.now();
     return isAnswered;
   }
@@ -233,7 +233,7 @@ class Connection {
   #lose(cause?: Error): void {
     this.#isRetired = true;
     clearTimeout(this.#pingTimer);
-    for (const call of this.#calls) call.connectionLost(cause);
+    for (const call of this.#calls) call.onConnectionLost(cause);
     if (!this.#session.destroyed) this.#session.destroy();
     this.#socket.destroy(); // closing a session waits for data that a dead connection never transmits
   }

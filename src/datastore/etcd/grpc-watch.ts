@@ -1,7 +1,7 @@
 // One watch stream over gRPC. When the server has been silent, it requests a progress report: a stream that a proxy or a
 // stuck server has lost stays silent for ever. Dead connections are found by the channel's PINGs.
-import type { CallHandlers, GrpcCall } from "../../lib/grpc-call.ts";
-import { nextTurn } from "../../lib/retry.ts";
+import type { CallHandlers, GrpcCall } from "../../lib/http/grpc-call.ts";
+import { yieldToEventLoop } from "../../lib/retry.ts";
 import { Compacted, Unavailable } from "../errors.ts";
 import type { EtcdWatchStream } from "./api.ts";
 import { AttemptFailed, failureOf, PingTimedOut, TokenExpired } from "./failures.ts";
@@ -25,7 +25,7 @@ interface WatchOptions {
   readonly signal: AbortSignal;
   readonly budgetMs: number;
   readonly endpoint: string;
-  readonly silenceMs?: number | undefined;
+  readonly silenceMs?: number;
   /** The server does not answer any more. */
   readonly onLost: () => void;
 }
@@ -147,7 +147,7 @@ export class GrpcWatchStream implements EtcdWatchStream {
       this.#asked = true;
       return this.#send({ progress: true });
     }
-    await nextTurn(); // if the event loop was blocked, the answer has not been read yet
+    await yieldToEventLoop(); // if the event loop was blocked, the answer has not been read yet
     if (!this.#isSilentFor(2 * this.#silenceMs)) return;
     this.#failSilent(`silent for ${((performance.now() - this.#heardAt) / 1000).toFixed(1)} s`, true);
   }

@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
-import { ProtoError } from "../../lib/protobuf.ts";
+import { ProtoError } from "../../lib/encoding/protobuf.ts";
 import { decodeWatchResponse, encodeWatchRequest, LEASE_GRANT, RANGE, TXN } from "./messages.ts";
 
 test("bytes that are no message are refused, whatever they are", () =>

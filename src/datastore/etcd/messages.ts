@@ -1,7 +1,7 @@
 // The messages of etcd's v3 API that we send and read, and their protobuf encoding. Field numbers are those of the
 // service's public definition: https://etcd.io/docs/v3.4/dev-guide/api_reference_v3/
-import { AttemptFailed } from "../../lib/attempt-failed.ts";
-import { ProtoError, ProtoReader, ProtoWriter } from "../../lib/protobuf.ts";
+import { AttemptFailed } from "../../lib/http/attempt-failed.ts";
+import { ProtoError, ProtoReader, ProtoWriter } from "../../lib/encoding/protobuf.ts";
 
 export interface EtcdRow {
   readonly path: string;
@@ -107,7 +107,7 @@ export const LEASE_GRANT: Method<{ readonly ttlSeconds: number }, bigint> = {
     const reader = new ProtoReader(bytes);
     for (let field = reader.next(); field !== 0; field = reader.next()) {
       if (field === 2) return reader.bigint();
-      reader.passOver();
+      reader.skip();
     }
     return 0n;
   },
@@ -123,7 +123,7 @@ export const AUTHENTICATE: Method<{ readonly username: string; readonly password
     const reader = new ProtoReader(bytes);
     for (let field = reader.next(); field !== 0; field = reader.next()) {
       if (field === 2) return reader.text();
-      reader.passOver();
+      reader.skip();
     }
     return "";
   },
@@ -157,7 +157,7 @@ export function decodeWatchResponse(bytes: Buffer): WatchResponse {
     else if (field === 5) compactRevision = reader.number();
     else if (field === 6) cancelReason = reader.text();
     else if (field === 11) events.push(readEvent(reader.message()));
-    else reader.passOver();
+    else reader.skip();
   }
   return { revision, created, canceled, compactRevision, cancelReason, events };
 }
@@ -221,7 +221,7 @@ function readHeader(reader: ProtoReader): number {
   let revision = 0;
   for (let field = reader.next(); field !== 0; field = reader.next())
     if (field === 3) revision = reader.number();
-    else reader.passOver();
+    else reader.skip();
   return revision;
 }
 
@@ -232,7 +232,7 @@ function readRow(reader: ProtoReader): EtcdRow {
     else if (field === 2) createRevision = reader.number();
     else if (field === 3) revision = reader.number();
     else if (field === 5) value = reader.text();
-    else reader.passOver();
+    else reader.skip();
   }
   return { path, value, createRevision, revision };
 }
@@ -244,7 +244,7 @@ function readRange(reader: ProtoReader): RangeResponse {
     if (field === 1) revision = readHeader(reader.message());
     else if (field === 2) rows.push(readRow(reader.message()));
     else if (field === 3) more = reader.boolean();
-    else reader.passOver();
+    else reader.skip();
   }
   return { rows, more, revision };
 }
@@ -256,7 +256,7 @@ function readTxn(reader: ProtoReader): TxnResponse {
     if (field === 1) revision = readHeader(reader.message());
     else if (field === 2) succeeded = reader.boolean();
     else if (field === 3) rows.push(readOperation(reader.message()));
-    else reader.passOver();
+    else reader.skip();
   }
   return { succeeded, revision, rows };
 }
@@ -269,7 +269,7 @@ function readOperation(reader: ProtoReader): EtcdRow[] {
     const rowField = type === 3 ? 3 : 2;
     for (let field = answer.next(); field !== 0; field = answer.next())
       if (field === rowField) rows.push(readRow(answer.message()));
-      else answer.passOver();
+      else answer.skip();
   }
   return rows;
 }
@@ -282,8 +282,8 @@ function readEvent(reader: ProtoReader): EtcdEvent {
     if (field === 1) type = reader.number() === 1 ? "delete" : "put";
     else if (field === 2) row = readRow(reader.message());
     else if (field === 3) previous = readRow(reader.message());
-    else reader.passOver();
+    else reader.skip();
   }
   if (row === undefined) throw new ProtoError("etcd event without a key");
-  return { type, row, ...(previous === undefined ? {} : { previous }) };
+  return { type, row, previous };
 }

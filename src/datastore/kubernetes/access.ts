@@ -195,6 +195,6 @@ function statusOf(output: string): Readonly<Record<string, string>> | undefined 
 
 const clusterInfo = ({ server, ca, skip }: Reached) => ({
   server: server.href.replace(/\/$/, ""),
-  ...(ca === undefined ? {} : { "certificate-authority-data": Buffer.from(ca).toString("base64") }),
+  "certificate-authority-data": ca === undefined ? undefined : Buffer.from(ca).toString("base64"),
   ...(skip ? { "insecure-skip-tls-verify": true } : {}),
 });

@@ -3,9 +3,9 @@
 import { Agent as HttpAgent, type ClientRequest, type IncomingMessage, request as httpRequest } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest, type RequestOptions } from "node:https";
 import type { Socket } from "node:net";
-import { parseLosslessJson, stringifyLosslessJson } from "../../lib/lossless-json.ts";
+import { parseLosslessJson, stringifyLosslessJson } from "../../lib/encoding/lossless-json.ts";
 import { delay } from "../../lib/retry.ts";
-import { KEEP_ALIVE_IDLE_MS, KEEP_ALIVE_LIMIT_MS } from "../../lib/tcp-keepalive.ts";
+import { KEEP_ALIVE_IDLE_MS, KEEP_ALIVE_LIMIT_MS } from "../../lib/http/tcp-keepalive.ts";
 import { TokenBucket } from "../../lib/token-bucket.ts";
 import { Unavailable } from "../errors.ts";
 import type { Access, Credentials } from "./access.ts";
@@ -41,9 +41,9 @@ export interface KubeRequest {
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly body?: unknown;
   readonly contentType?: string;
-  readonly signal?: AbortSignal | undefined;
+  readonly signal?: AbortSignal;
   /** Numbers beyond 2^53 occur and must survive. */
-  readonly lossless?: boolean | undefined;
+  readonly lossless?: boolean;
 }
 
 export interface KubeApiOptions {
@@ -98,9 +98,9 @@ export class KubeApi {
 
   async get<T extends KubeObject>(
     path: string,
-    options: { query?: KubeRequest["query"]; signal?: AbortSignal | undefined } = {},
+    options: { query?: KubeRequest["query"]; signal?: AbortSignal } = {},
   ): Promise<T> {
-    const object = await this.json<T>({ method: "GET", path, ...withDefined(options) });
+    const object = await this.json<T>({ method: "GET", path, query: options.query, signal: options.signal });
     if (!isMapping(object)) throw this.#unreadable(path, "it is not an object");
     return object;
   }
@@ -108,7 +108,7 @@ export class KubeApi {
   /** All pages of a list, put together. A list that expires on the way starts again from the beginning. */
   async list<T extends KubeObject>(
     path: string,
-    options: { query?: KubeRequest["query"]; signal?: AbortSignal | undefined; lossless?: boolean | undefined } = {},
+    options: { query?: KubeRequest["query"]; signal?: AbortSignal; lossless?: boolean } = {},
   ): Promise<KubeList<T>> {
     for (let attempt = 0; ; attempt++) {
       const items: T[] = [];
@@ -335,7 +335,7 @@ export class KubeApi {
       ...(isTls ? tls : {}),
       ...(credentials.cert === undefined ? {} : { cert: credentials.cert }),
       ...(credentials.key === undefined ? {} : { key: credentials.key }),
-      ...(request.signal === undefined ? {} : { signal: request.signal }),
+      signal: request.signal,
       headers: {
         accept: "application/json",
         "user-agent": "calico-ts",
@@ -385,11 +385,4 @@ function queryText(query: KubeRequest["query"]): string {
     value === undefined ? [] : [`${encodeURIComponent(name)}=${encodeURIComponent(value)}`],
   );
   return words.length === 0 ? "" : `?${words.join("&")}`;
-}
-
-function withDefined(options: { query?: KubeRequest["query"]; signal?: AbortSignal | undefined }) {
-  return {
-    ...(options.query === undefined ? {} : { query: options.query }),
-    ...(options.signal === undefined ? {} : { signal: options.signal }),
-  };
 }

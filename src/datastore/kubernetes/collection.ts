@@ -23,7 +23,7 @@ export interface Collection<K extends StoredKey = StoredKey> {
   /** Not of ours: the server may well not have it. */
   readonly isOptional?: boolean;
   /** The definition whose installation makes the server serve the kind; undefined if it is built in or of Calico. */
-  readonly definition?: Definition | undefined;
+  readonly definition?: Definition;
   /** Where the objects of a query are; the query may match fewer than what comes back. */
   select(query: StoredQuery): Selection;
   /** For lists, where several narrow ones together beat the one that a watch needs. */

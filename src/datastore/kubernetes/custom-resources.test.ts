@@ -53,3 +53,17 @@ test("hidden metadata of the wrong type is left out, the rest of it is read", ()
     finalizers: ["f"],
   });
 });
+
+test("the name in the hidden metadata of a policy is shown, and changes neither its key nor its namespace", () => {
+  const policies = new CustomResources("NetworkPolicy", CRD_V1);
+  const { key, value } = policies.decode({
+    metadata: {
+      name: "stored",
+      namespace: "ns1",
+      annotations: { "projectcalico.org/metadata": '{"name":"shown","namespace":"prod","uid":"other"}' },
+    },
+    spec: {},
+  });
+  expect(key).toEqual({ type: "resource", kind: "NetworkPolicy", namespace: "ns1", name: "stored" });
+  expect(value.metadata).toEqual({ name: "shown", namespace: "ns1" });
+});

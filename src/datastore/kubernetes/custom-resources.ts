@@ -4,20 +4,23 @@
 // metadata goes as JSON into one annotation, because the API server would change or forbid some of it. Labels and
 // annotations of ours and of the operator stay visible on the object too. `projectcalico.org/v3` objects are stored as
 // they are.
-import { isJsonObject, type Json, type JsonObject } from "../../lib/lossless-json.ts";
+import { isJsonObject, type Json, type JsonObject } from "../../lib/encoding/lossless-json.ts";
 import {
   API_VERSION,
   convertUid,
+  ignoreUnreadable,
   isTieredKind,
-  kindOf,
   type KindName,
+  kindOf,
   type Labels,
   type Metadata,
   METADATA_ANNOTATION,
   type OwnerReference,
   readLegacyPoolFields,
+  readPolicyTarget,
   type Resource,
   type ResourceKey,
+  specFields,
   type StoredQuery,
   userPolicyName,
 } from "../../model/index.ts";
@@ -84,10 +87,7 @@ export class CustomResources implements Collection<ResourceKey> {
 
   decode(object: KubeObject & { readonly spec?: unknown; readonly status?: unknown }): Stored<ResourceKey> {
     const metadata = this.#group === CRD_V1 ? readMetadata(this.#name, object) : plainMetadata(object.metadata);
-    const spec =
-      this.#name === "IPPool"
-        ? readLegacyPoolFields((object.spec ?? {}) as Record<string, unknown>)
-        : (object.spec ?? {});
+    const spec = this.#name === "IPPool" ? readLegacyPoolFields(specFields(object)) : (object.spec ?? {});
     const value: Resource = {
       apiVersion: API_VERSION,
       kind: this.#name,
@@ -96,7 +96,7 @@ export class CustomResources implements Collection<ResourceKey> {
       ...(object.status === undefined ? {} : { status: object.status }),
     };
     const { resourceVersion = "", uid } = object.metadata;
-    return { key: this.keyOf(object), value, revision: resourceVersion, ...(uid === undefined ? {} : { uid }) };
+    return { key: this.keyOf(object), value, revision: resourceVersion, uid };
   }
 
   encode(entry: Entry<ResourceKey>): KubeObject {
@@ -116,7 +116,7 @@ export class CustomResources implements Collection<ResourceKey> {
         ...(entry.revision === undefined ? {} : { resourceVersion: entry.revision }),
       },
       spec: resource.spec,
-      ...(resource.status === undefined ? {} : { status: resource.status }),
+      status: resource.status,
     };
     return object;
   }
@@ -149,8 +149,8 @@ function readMetadata(kind: KindName, object: KubeObject & { readonly spec?: unk
   const { name, namespace, uid, resourceVersion, creationTimestamp, labels, annotations = {} } = object.metadata;
   const { [METADATA_ANNOTATION]: text, ...others } = annotations;
   const hidden = parseHidden(text);
-  const spec = object.spec as { readonly tier?: string } | undefined;
-  const userName = isTieredKind(kind) ? userPolicyName(name, spec?.tier, text) : name;
+  const { tier } = readPolicyTarget(object.spec, ignoreUnreadable);
+  const userName = isTieredKind(kind) ? userPolicyName(name, tier, text) : name;
   const mergedLabels = { ...labels, ...hidden.labels };
   const mergedAnnotations = { ...others, ...hidden.annotations };
   const created = hidden.creationTimestamp ?? creationTimestamp;
@@ -195,8 +195,8 @@ function parseHidden(text: string | undefined): Hidden {
   return {
     ...(typeof generateName === "string" ? { generateName } : {}),
     ...(typeof creationTimestamp === "string" ? { creationTimestamp } : {}),
-    ...(labels === undefined ? {} : { labels }),
-    ...(annotations === undefined ? {} : { annotations }),
+    labels,
+    annotations,
     ...(isListOf(ownerReferences, isOwner) ? { ownerReferences } : {}),
     ...(isListOf(finalizers, isText) ? { finalizers } : {}),
   };

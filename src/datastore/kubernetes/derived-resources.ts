@@ -30,10 +30,10 @@ const stored = (value: Resource, object: KubeObject): Stored<ResourceKey> => {
   const { name, namespace } = value.metadata;
   const { resourceVersion = "", uid } = object.metadata;
   return {
-    key: { type: "resource", kind: value.kind, name, ...(namespace === undefined ? {} : { namespace }) },
+    key: { type: "resource", kind: value.kind, name, namespace },
     value,
     revision: resourceVersion,
-    ...(uid === undefined ? {} : { uid }),
+    uid,
   };
 };
 
@@ -44,7 +44,7 @@ export class Nodes implements Collection<ResourceKey> {
 
   select(query: StoredQuery): Selection {
     const name = (query as ResourceQuery).name;
-    return { path: "/api/v1/nodes", ...(name === undefined ? {} : { fieldSelector: `metadata.name=${name}` }) };
+    return { path: "/api/v1/nodes", fieldSelector: name === undefined ? undefined : `metadata.name=${name}` };
   }
   keyOf(object: KubeObject): ResourceKey {
     return { type: "resource", kind: "Node", name: object.metadata.name };
@@ -120,10 +120,11 @@ export class Endpoints implements Collection<ResourceKey> {
   encode(entry: Entry<ResourceKey>): KubeObject {
     throw new Unsupported("Create", nameOfKey(entry.key), "endpoints are made from pods");
   }
-  /** What a write of the endpoint changes on the pod: the record of its addresses, nothing else. */
-  patch(entry: Entry<ResourceKey>): object | undefined {
-    const patch = podPatch(entry.value.spec as Parameters<typeof podPatch>[0], new Date());
-    return patch && withUid(patch, entry.value.metadata.uid);
+  /** What a write of the endpoint changes on the pod: the record of its addresses and its interface, nothing else. */
+  patch({ key, value }: Entry<ResourceKey>): object | undefined {
+    const spec = value.spec as Parameters<typeof podPatch>[0];
+    const patch = podPatch({ ...spec, namespace: key.namespace }, new Date(), this.options);
+    return patch && withUid(patch, value.metadata.uid);
   }
   /** What its deletion changes: the record becomes empty, so that readers know the addresses are free. */
   erasure(uid: string | undefined): object {
@@ -160,11 +161,11 @@ export class RawObjects implements Collection<ResourceKey> {
 
   select(query: StoredQuery): Selection {
     const { namespace, name } = query as ResourceQuery;
-    return { path: this.#path(namespace), ...(name === undefined ? {} : { fieldSelector: `metadata.name=${name}` }) };
+    return { path: this.#path(namespace), fieldSelector: name === undefined ? undefined : `metadata.name=${name}` };
   }
   keyOf(object: KubeObject): ResourceKey {
     const { name, namespace } = object.metadata;
-    return { type: "resource", kind: this.kind, name, ...(namespace === undefined ? {} : { namespace }) };
+    return { type: "resource", kind: this.kind, name, namespace };
   }
   itemPath(key: ResourceKey): string {
     return `${this.#path(key.namespace)}/${encodeURIComponent(key.name)}`;

@@ -1,6 +1,6 @@
 // An up-to-date copy of the objects under one path of the Kubernetes API. Listeners are called for every object that was
 // added, changed or deleted, and never twice for the same state.
-import type { Logger } from "../../lib/log.ts";
+import type { Logger } from "../../lib/log/log.ts";
 import type { Revision } from "../datastore.ts";
 import { ListAndWatch, type ListAndWatchReceiver, type ListAndWatchSource } from "../list-and-watch.ts";
 import { OutageLog } from "../outage-log.ts";

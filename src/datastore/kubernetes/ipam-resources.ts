@@ -1,7 +1,7 @@
 // Blocks, affinities, handles and IPAM configuration as custom resources. Names are made from CIDRs and ids; the real
 // values stand in the spec. Deletion marks first: a writer that lost the race sees the mark, not an empty place.
-import { type Cidr, ipVersion, tryParseCidr } from "../../lib/ip.ts";
-import { describeJson, parseLosslessJson, stringifyLosslessJson } from "../../lib/lossless-json.ts";
+import { type Cidr, ipVersion, tryParseCidr } from "../../lib/ip/ip.ts";
+import { describeJson, parseLosslessJson, stringifyLosslessJson } from "../../lib/encoding/lossless-json.ts";
 import {
   type BlockAffinityKey,
   type BlockKey,
@@ -65,7 +65,7 @@ abstract class IpamCollection {
 
   protected origin(object: KubeObject): { revision: string; uid?: string } {
     const { resourceVersion = "", uid } = object.metadata;
-    return { revision: resourceVersion, ...(uid === undefined ? {} : { uid }) };
+    return { revision: resourceVersion, uid };
   }
 
   /** The spec as the JSON the model's codecs read, fields renamed. */
@@ -123,16 +123,17 @@ export class Affinities extends IpamCollection implements Collection<BlockAffini
     ];
   }
   keyOf(object: CustomObject): BlockAffinityKey | undefined {
-    const { node: host = "", type, cidr: text } = (object.spec ?? {}) as Readonly<Record<string, string>>;
-    const cidr = tryParseCidr(text);
-    const affinityType = type === "virtual" ? "virtual" : "host";
+    const spec = object.spec ?? {};
+    const cidr = tryParseCidr(spec["cidr"]);
+    const affinityType = spec["type"] === "virtual" ? "virtual" : "host";
+    const host = typeof spec["node"] === "string" ? spec["node"] : "";
     return cidr === undefined ? undefined : { type: "blockAffinity", affinityType, host, cidr };
   }
   itemPath(key: BlockAffinityKey): string {
     return `${this.path}/${affinityName(key)}`;
   }
   decode(object: CustomObject): Stored<BlockAffinityKey> {
-    const { state = "" } = (object.spec ?? {}) as Readonly<Record<string, string>>;
+    const state = object.spec?.["state"] ?? "";
     const key = this.keyOf(object) ?? this.unreadable(object);
     const text = stringifyLosslessJson({ state, deleted: this.isMarked(object) });
     return { key, value: decodeValue(key, text), ...this.origin(object) };

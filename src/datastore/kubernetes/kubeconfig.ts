@@ -85,8 +85,8 @@ function pickContext(
   if (server === undefined) throw new InvalidConfig(`cluster ${cluster.name} has no server`);
   return {
     server,
-    ...optional("ca", pem(cluster, "certificate-authority")),
-    ...optional("tlsServerName", text(cluster.value, "tls-server-name")),
+    ca: pem(cluster, "certificate-authority"),
+    tlsServerName: text(cluster.value, "tls-server-name"),
     insecureSkipTlsVerify: cluster.value["insecure-skip-tls-verify"] === true,
     ...(user === undefined ? {} : credentials(user)),
   };
@@ -98,13 +98,13 @@ function credentials(user: Named<Fields>): Partial<KubeconfigContext> {
   const tokenFile = text(user.value, "tokenFile");
   const exec = user.value["exec"];
   return {
-    ...optional("cert", inlinePem(user, "client-certificate")),
-    ...optional("key", inlinePem(user, "client-key")),
-    ...optional("certFile", pemFile(user, "client-certificate")),
-    ...optional("keyFile", pemFile(user, "client-key")),
-    ...optional("token", text(user.value, "token")),
-    ...optional("tokenFile", tokenFile === undefined ? undefined : resolve(user.folder, tokenFile)),
-    ...(username === undefined || password === undefined ? {} : { basic: { username, password } }),
+    cert: inlinePem(user, "client-certificate"),
+    key: inlinePem(user, "client-key"),
+    certFile: pemFile(user, "client-certificate"),
+    keyFile: pemFile(user, "client-key"),
+    token: text(user.value, "token"),
+    tokenFile: tokenFile === undefined ? undefined : resolve(user.folder, tokenFile),
+    basic: username === undefined || password === undefined ? undefined : { username, password },
     ...(exec === undefined || exec === null
       ? {}
       : { exec: execPlugin(fieldsOf(exec, `exec of user ${user.name}`), user.folder) }),
@@ -180,6 +180,3 @@ function text(fields: Fields, name: string): string | undefined {
   const value = fields[name];
   return typeof value === "string" && value !== "" ? value : undefined;
 }
-
-const optional = <N extends string, V>(name: N, value: V | undefined): { [P in N]?: V } =>
-  (value === undefined ? {} : { [name]: value }) as { [P in N]?: V };

@@ -1,5 +1,5 @@
 // The Kubernetes API as datastore: Calico's kinds as custom resources, the rest derived from what Kubernetes keeps.
-import { describeError, silentLogger } from "../../lib/log.ts";
+import { describeError, silentLogger } from "../../lib/log/log.ts";
 import { backoffDelay, delay } from "../../lib/retry.ts";
 import { keyMatches, type KindName, type ResourceKey, type StoredKey, type StoredQuery } from "../../model/index.ts";
 import { pathOf } from "../codec.ts";
@@ -41,10 +41,10 @@ export async function openKubernetes(
 ): Promise<KubernetesDatastore> {
   const access = await resolveAccess(config, process.env);
   const api = new KubeApi(access, {
-    ...(options.timeoutMs === undefined ? {} : { timeoutMs: options.timeoutMs }),
-    ...(options.beforeWrite === undefined ? {} : { beforeWrite: options.beforeWrite }),
-    ...(config.clientQps === undefined ? {} : { qps: config.clientQps }),
-    ...(config.clientBurst === undefined ? {} : { burst: config.clientBurst }),
+    timeoutMs: options.timeoutMs,
+    beforeWrite: options.beforeWrite,
+    qps: config.clientQps,
+    burst: config.clientBurst,
   });
   try {
     return new KubernetesDatastore(api, await chooseApiGroup(api, config.apiGroup, options), config, options);
@@ -263,7 +263,7 @@ export class KubernetesDatastore implements Datastore {
       selection: collection.select(query),
       accepts: (key) => keyMatches(query, key),
       after: start?.revision ?? options.after ?? "",
-      ...(start === undefined ? {} : { initial: start.items }),
+      initial: start?.items,
       signal: options.signal,
     });
   }

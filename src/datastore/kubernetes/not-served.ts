@@ -31,7 +31,7 @@ export function notServed(
     cause,
     isConfirmed: (signal) => isAbsentFromDiscovery(api, path, signal),
     isOptional: isOptional ?? false,
-    ...(definition !== undefined && { untilServed: (signal) => untilEstablished(api, definition, signal) }),
+    untilServed: definition === undefined ? undefined : (signal) => untilEstablished(api, definition, signal),
   });
 }
 

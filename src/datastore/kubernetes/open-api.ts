@@ -11,7 +11,7 @@ export async function openKubeApi(
   const [{ resolveAccess }, { KubeApi: Api }] = await Promise.all([import("./access.ts"), import("./api-client.ts")]);
   return new Api(await resolveAccess(config, env), {
     ...options,
-    ...(config.clientQps === undefined ? {} : { qps: config.clientQps }),
-    ...(config.clientBurst === undefined ? {} : { burst: config.clientBurst }),
+    qps: config.clientQps,
+    burst: config.clientBurst,
   });
 }

@@ -14,7 +14,7 @@ export interface StatusFacts {
   readonly message: string;
   readonly causes?: readonly StatusCause[];
   /** When to come back. */
-  readonly retryAfterSeconds?: number | undefined;
+  readonly retryAfterSeconds?: number;
 }
 
 export class KubeStatusError extends Error {

@@ -17,7 +17,7 @@ export async function* watchObjects(options: {
   readonly query?: Readonly<Record<string, string | undefined>>;
   readonly after: string;
   readonly signal: AbortSignal;
-  readonly lossless?: boolean | undefined;
+  readonly lossless?: boolean;
   /** Name of the kind or path, for errors. */
   readonly kind: string;
 }): AsyncGenerator<readonly KubeObjectEvent[]> {

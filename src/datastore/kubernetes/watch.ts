@@ -1,6 +1,6 @@
 // A watch on one collection as the driver's callers see it. Kubernetes ends watches as it pleases; this one resumes after
 // the last revision that it received, until its signal aborts or a request fails.
-import { describeError } from "../../lib/log.ts";
+import { describeError } from "../../lib/log/log.ts";
 import { delay } from "../../lib/retry.ts";
 import type { StoredKey } from "../../model/index.ts";
 import type { Stored, Watch, WatchEvent } from "../datastore.ts";

@@ -8,7 +8,7 @@ export const BLOCKING_WAIT_MS = 15;
 
 /** Tries until no other process is in the way. What else SQLite complains of makes the file `Unavailable`. */
 export async function retryBusy<T>(
-  options: { readonly file: string; readonly timeoutMs: number; readonly signal?: AbortSignal | undefined },
+  options: { readonly file: string; readonly timeoutMs: number; readonly signal?: AbortSignal },
   work: () => T,
 ): Promise<T> {
   const { file, timeoutMs, signal } = options;

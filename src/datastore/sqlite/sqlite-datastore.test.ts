@@ -3,7 +3,7 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, statSync } from "node:fs
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Database } from "bun:sqlite";
-import { parseCidr } from "../../lib/ip.ts";
+import { parseCidr } from "../../lib/ip/ip.ts";
 import type { Block, Resource, ResourceKey } from "../../model/index.ts";
 import { AlreadyExists, Compacted, Conflict, IncompatibleSchema, NotFound, Unavailable } from "../errors.ts";
 import type { WatchEvent } from "../datastore.ts";

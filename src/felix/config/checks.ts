@@ -1,8 +1,9 @@
-// What must fit together, and what follows from several settings at once.
-import type { FelixConfig } from "./parameters.ts";
+// Checks that involve several settings.
+import { isOnAzure, isOpenStack } from "../../dataplane/index.ts";
+import { FELIX_SETTINGS, type FelixConfig, type FelixSettingName } from "../../model/index.ts";
 import { ConfigError, type ResolvedConfig } from "./engine.ts";
 
-/** Throws a ConfigError for settings that contradict or miss one another. */
+/** Throws a ConfigError if a setting requires another one that is missing. */
 export function checkConfig({ config }: Pick<ResolvedConfig, "config">): void {
   if (config.FelixHostname === "") throw new ConfigError("FelixHostname is empty and the host has no name");
   const isEtcd = config.DatastoreType === "etcdv3";
@@ -16,7 +17,20 @@ export function checkConfig({ config }: Pick<ResolvedConfig, "config">): void {
     );
 }
 
-/** Settings that the eBPF dataplane forces, whatever the layers say. */
+/**
+ * The changed settings for which Felix must restart. Every node that starts may add a property to ClusterType, so a
+ * change of it is applied live as in Calico, except if rules or MTU depend on it; Calico keeps the old ones then.
+ */
+export function settingsThatRestart(
+  changed: ReadonlySet<FelixSettingName>,
+  before: FelixConfig,
+  after: FelixConfig,
+): readonly FelixSettingName[] {
+  const affectsDataplane = isOpenStack(before) !== isOpenStack(after) || isOnAzure(before) !== isOnAzure(after);
+  return [...changed].filter((name) => !FELIX_SETTINGS[name].isLive || (name === "ClusterType" && affectsDataplane));
+}
+
+/** Settings that the eBPF dataplane overrides. */
 export function bpfOverrides(config: FelixConfig, kernelSupportsBpf: boolean): Record<string, string> {
   if (!config.BPFEnabled) return {};
   if (!kernelSupportsBpf) return { BPFEnabled: "false" };
@@ -27,5 +41,5 @@ export function bpfOverrides(config: FelixConfig, kernelSupportsBpf: boolean): R
   };
 }
 
-/** Only a cluster whose variant is Calico's own is calculated for; others are watched for settings alone. */
+/** Whether Felix programs this host. In a cluster of another variant, it only reads settings. */
 export const isLeader = (config: Pick<FelixConfig, "Variant">): boolean => config.Variant === "Calico";

@@ -1,5 +1,6 @@
 import { expect, test } from "bun:test";
 import { isOpenStack } from "../../dataplane/index.ts";
+import { FELIX_SETTINGS, type FelixSetting, type FelixSettingName, felixSettingNames } from "../../model/index.ts";
 import {
   bpfOverrides,
   checkConfig,
@@ -7,22 +8,19 @@ import {
   ConfigError,
   ConfigFileError,
   environmentLayer,
-  type ParameterName,
-  PARAMETERS,
-  parameterNames,
   parseConfigFile,
   redact,
+  settingsThatRestart,
   settingsWithoutEffect,
 } from "./index.ts";
-import type { Parameter } from "./parameter.ts";
 
-const surroundings = {
+const hostFiles = {
   exists: (path: string) => path === "/there",
   findExecutable: (name: string) => (name === "driver" ? "/bin/driver" : undefined),
 };
-const engine = () => new ConfigEngine(surroundings, { hostname: "here" });
+const engine = () => new ConfigEngine(hostFiles, { hostname: "here" });
 
-/** Per type: a text it takes, the value, and texts it refuses. */
+/** By type: a valid text, its value, and invalid texts. */
 const SAMPLES: Readonly<Record<string, { text: string; value: unknown; bad: readonly string[] }>> = {
   boolean: { text: "Yes", value: true, bad: ["maybe"] },
   "boolean or unset": { text: "1", value: true, bad: ["maybe"] },
@@ -66,6 +64,7 @@ const SAMPLES: Readonly<Record<string, { text: string; value: unknown; bad: read
   "DNS label": { text: "region-1", value: "region-1", bad: ["Region", "a.b", "x".repeat(47)] },
   "IPv4 address": { text: "10.0.0.1", value: "10.0.0.1", bad: ["fd00::1", "10.0.0.0/8"] },
   "IPv6 address": { text: "fd00::1", value: "fd00::1", bad: ["10.0.0.1"] },
+  "MAC address": { text: "66:a1:b2:c3:d4:e5", value: "66:a1:b2:c3:d4:e5", bad: ["66:a1:b2", "none of these"] },
   "CIDR list": { text: "10.0.0.0/8, fd00::/8", value: ["10.0.0.0/8", "fd00::/8"], bad: ["10.0.0.0/33"] },
   port: { text: "65535", value: 65535, bad: ["65536", "http"] },
   "port list": {
@@ -99,22 +98,22 @@ const SAMPLES: Readonly<Record<string, { text: string; value: unknown; bad: read
     bad: ["1-70000"],
   },
 };
-const isChoice = (parameter: Parameter<unknown>) => SAMPLES[parameter.type.name] === undefined;
+const isChoice = (setting: FelixSetting) => SAMPLES[setting.type.name] === undefined;
 
-for (const name of parameterNames()) {
-  const parameter: Parameter<unknown> = PARAMETERS[name];
-  test(`FC-031 FC-037 FC-P-${name} is read from text, in any case of its name`, () => {
-    const first = parameter.type.name.split(", ")[0]!;
-    const sample = isChoice(parameter)
+for (const name of felixSettingNames()) {
+  const setting: FelixSetting = FELIX_SETTINGS[name];
+  test(`FC-031 FC-037 FC-P-${name} is parsed, with its name in any letter case`, () => {
+    const first = setting.type.name.split(", ")[0]!;
+    const sample = isChoice(setting)
       ? { text: first.toLowerCase(), value: first, bad: ["bogus"] }
-      : SAMPLES[parameter.type.name]!;
+      : SAMPLES[setting.type.name]!;
     const config = engine();
     config.update({ "environment variable": { [name.toLowerCase()]: sample.text } });
     expect<unknown>(config.config[name]).toEqual(sample.value);
     expect(config.resolved.raw).toEqual({ [name]: sample.text });
     for (const bad of sample.bad) {
       const attempt = () => config.update({ "environment variable": { [name.toUpperCase()]: bad } });
-      if (parameter.isFatal) expect(attempt).toThrow(ConfigError);
+      if (setting.isFatal) expect(attempt).toThrow(ConfigError);
       else {
         attempt();
         expect(config.config[name]).toEqual(engine().config[name]);
@@ -124,11 +123,11 @@ for (const name of parameterNames()) {
   });
 }
 
-test("FC-031 whole numbers, ports and masks are read as Go writes them", () => {
+test("FC-031 parses integers, ports and masks in Go's notation", () => {
   const read = (name: "HealthPort" | "VXLANVNI" | "IptablesMarkMask", text: string) => {
-    const given = engine();
-    given.update({ "environment variable": { [name]: text } });
-    return given.config[name];
+    const config = engine();
+    config.update({ "environment variable": { [name]: text } });
+    return config.config[name];
   };
   for (const [text, value] of [
     ["0x10", 16],
@@ -147,9 +146,9 @@ test("FC-031 whole numbers, ports and masks are read as Go writes them", () => {
   expect(() => read("IptablesMarkMask", "010")).toThrow(ConfigError);
 });
 
-test("FC-037 there are as many settings as the original has", () => expect(parameterNames()).toHaveLength(218));
+test("FC-037 there are as many settings as Calico has", () => expect(felixSettingNames()).toHaveLength(218));
 
-test("FC-023 the later layer wins: datastore by breadth, file, environment, override", () => {
+test("FC-023 precedence: datastore global, selector, host; then file, environment, override", () => {
   const config = engine();
   const layers = [
     "datastore (global)",
@@ -170,7 +169,7 @@ test("FC-023 the later layer wins: datastore by breadth, file, environment, over
   }
 });
 
-test("FC-025 environment names are the same in any case, and secrets stay out of logs", () => {
+test("FC-025 names of environment variables have any letter case, and secrets are redacted", () => {
   expect(environmentLayer({ FELIX_LogSeverityScreen: "a", felix_healthport: "b", HOME: "/", FELIX_: "x" })).toEqual({
     logseverityscreen: "a",
     healthport: "b",
@@ -181,7 +180,7 @@ test("FC-025 environment names are the same in any case, and secrets stay out of
   expect(() => parseConfigFile("EtcdPassword hush")).toThrow("got EtcdPassword <redacted>");
 });
 
-test("FC-026 the file's sections mean nothing, the later of two lines counts, nonsense is refused", () => {
+test("FC-026 ignores sections of the file, uses the later of two lines, rejects invalid lines", () => {
   const problems: string[] = [];
   expect(parseConfigFile("[global]\n# note\nA = 1\n[other]\nb=two words\na: 3\n", problems)).toEqual({
     b: "two words",
@@ -192,7 +191,7 @@ test("FC-026 the file's sections mean nothing, the later of two lines counts, no
   expect(() => parseConfigFile("[global]\nnonsense\n")).toThrow(ConfigFileError);
 });
 
-test("FC-027 an empty value says nothing, none says zero, and some refuse it", () => {
+test("FC-027 ignores an empty value; none sets the zero value, which some settings reject", () => {
   const config = engine();
   config.update({ "config file": { LogFilePath: "" } });
   expect(config.config.LogFilePath).toBe("/var/log/calico/felix.log");
@@ -203,7 +202,7 @@ test("FC-027 an empty value says nothing, none says zero, and some refuse it", (
   expect(() => config.update({ "config file": { ChainInsertMode: "none" } })).toThrow("cannot be set to none");
 });
 
-test("FC-028 a bad fatal value fails the load, any other is passed over for the next good one", () => {
+test("FC-028 rejects an invalid value of a fatal setting; otherwise a valid value of an earlier source applies", () => {
   const config = engine();
   config.update({
     "datastore (global)": { RouteRefreshInterval: "30" },
@@ -213,7 +212,7 @@ test("FC-028 a bad fatal value fails the load, any other is passed over for the 
   expect(config.resolved.problems).toEqual([
     `environment variable: RouteRefreshInterval: "bogus" is not a number of seconds; ignored`,
   ]);
-  // A fatal value is read even where it is overridden, and a failed update changes nothing.
+  // The value of a fatal setting is checked even if another source overrides it. A failed update changes nothing.
   expect(() =>
     config.update({
       "datastore (global)": { ChainInsertMode: "bogus" },
@@ -221,42 +220,42 @@ test("FC-028 a bad fatal value fails the load, any other is passed over for the 
     }),
   ).toThrow(ConfigError);
   expect(config.config.RouteRefreshInterval).toBe(30);
-  expect(config.config.ChainInsertMode).toBe("insert");
+  expect(config.config.ChainInsertMode).toBe("Insert");
 });
 
-test("FC-029 what says how the datastore is reached is not taken from the datastore", () => {
+test("FC-029 ignores settings for the datastore connection that are in the datastore", () => {
   const config = engine();
   config.update({ "datastore (global)": { EtcdAddr: "1.2.3.4:1" } });
   expect(config.config.EtcdAddr).toBe("127.0.0.1:2379");
   expect(config.resolved.problems[0]).toContain("EtcdAddr");
 });
 
-test("FC-030 names nobody knows are kept as they are for external drivers", () => {
+test("FC-030 passes unknown settings unchanged to external drivers", () => {
   const config = engine();
   config.update({ "environment variable": { drivermode: "fast" } });
   expect(config.toMessage().config).toEqual({ drivermode: "fast" });
 });
 
-test("FC-032 settings that need each other are checked together", () => {
+test("FC-032 rejects a setting if another setting that it requires is missing", () => {
   const check = (raw: Record<string, string>) => {
     const config = engine();
     config.update({ "config file": raw });
     checkConfig(config.resolved);
   };
   expect(() => check({})).not.toThrow();
-  expect(() => check({ RouteTableRange: "1-10", RouteTableRanges: "20-30" })).not.toThrow(); // the second counts
+  expect(() => check({ RouteTableRange: "1-10", RouteTableRanges: "20-30" })).not.toThrow(); // RouteTableRanges is used
   expect(() => check({ TyphaCN: "typha" })).toThrow("TyphaKeyFile");
   expect(() =>
     check({ TyphaKeyFile: "/there", TyphaCertFile: "/there", TyphaCAFile: "/there", TyphaURISAN: "spiffe://x" }),
   ).not.toThrow();
   expect(() => check({ DatastoreType: "etcdv3", EtcdScheme: "none" })).toThrow("EtcdEndpoints");
-  expect(() => checkConfig(new ConfigEngine(surroundings, { hostname: "" }).resolved)).toThrow("FelixHostname");
+  expect(() => checkConfig(new ConfigEngine(hostFiles, { hostname: "" }).resolved)).toThrow("FelixHostname");
 });
 
-test("FC-033 an update tells which values changed, and a receiver of all layers computes the same", () => {
+test("FC-033 an update returns the changed settings, and a receiver of all layers computes the same values", () => {
   const config = engine();
   expect(config.update({ "config file": { HealthPort: "1", IpInIpMtu: "0x0", InterfaceExclude: "/^a/" } })).toEqual(
-    new Set<ParameterName>(["HealthPort", "InterfaceExclude"]),
+    new Set<FelixSettingName>(["HealthPort", "InterfaceExclude"]),
   );
   expect(config.update({ "environment variable": { healthport: "0x1", interfaceexclude: "/^a/" } }).size).toBe(0);
   const { sourceToRawConfig } = config.toMessage();
@@ -265,24 +264,23 @@ test("FC-033 an update tells which values changed, and a receiver of all layers 
   expect(receiver.config).toEqual(config.config);
 });
 
-test("FC-036 OpenStack and the provider are told by hints", () => {
+test("FC-036 OpenStack is detected from the cluster type, metadata settings or interface prefix", () => {
   const openStack = (raw: Record<string, string>) => {
     const config = engine();
     config.update({ "config file": raw });
     return isOpenStack(config.config);
   };
   expect(openStack({})).toBe(false);
-  expect(
-    [
-      { ClusterType: "k8s,OpenStack" },
-      { MetadataAddr: "10.0.0.1" },
-      { MetadataPort: "1" },
-      { InterfacePrefix: "tap" },
-    ].every(openStack),
-  ).toBe(true);
+  const hints: readonly Record<string, string>[] = [
+    { ClusterType: "k8s,OpenStack" },
+    { MetadataAddr: "10.0.0.1" },
+    { MetadataPort: "1" },
+    { InterfacePrefix: "tap" },
+  ];
+  expect(hints.every(openStack)).toBe(true);
 });
 
-test("FC-021 the eBPF dataplane forces what it needs", () => {
+test("FC-021 the eBPF dataplane overrides the settings that it requires", () => {
   const overrides = (raw: Record<string, string>, supported = true) => {
     const config = engine();
     config.update({ "config file": raw });
@@ -297,19 +295,35 @@ test("FC-021 the eBPF dataplane forces what it needs", () => {
   });
 });
 
-test("a setting that changes nothing here is told to who set it, and to nobody else", () => {
-  const told = (settings: Record<string, string>) => {
+test("reports a setting without effect if its value is not the default", () => {
+  const reported = (settings: Record<string, string>) => {
     const e = engine();
     e.update({ "environment variable": settings });
     return settingsWithoutEffect(e.config).map((text) => text.split(":")[0]);
   };
-  expect(told({})).toEqual([]);
-  expect(told({ AWSSrcDstCheck: "DoNothing" })).toEqual([]);
-  expect(told({ RouteTableRange: "1-10" })).toEqual([]);
-  expect(told({ RouteTableRange: "1-10", RouteTableRanges: "20-30" })).toEqual(["RouteTableRange"]);
-  expect(told({ AWSSrcDstCheck: "Disable" })).toEqual(["AWSSrcDstCheck"]);
-  expect(told({ PolicySyncPathPrefix: "/var/run/nodeagent", SidecarAccelerationEnabled: "true" })).toEqual([
-    "PolicySyncPathPrefix",
-    "SidecarAccelerationEnabled",
-  ]);
+  expect(reported({})).toEqual([]);
+  expect(reported({ AWSSrcDstCheck: "DoNothing", BPFLogLevel: "off", ClusterGUID: "guid" })).toEqual([]);
+  expect(reported({ RouteTableRange: "1-10" })).toEqual([]);
+  expect(reported({ RouteTableRange: "1-10", RouteTableRanges: "20-30" })).toEqual(["RouteTableRange"]);
+  expect(reported({ AWSSrcDstCheck: "Disable", DebugPort: "6060" })).toEqual(["DebugPort", "AWSSrcDstCheck"]);
+  // Settings with the same reason are reported together.
+  expect(
+    reported({ PolicySyncPathPrefix: "/var/run/nodeagent", SidecarAccelerationEnabled: "true", BPFLogLevel: "Debug" }),
+  ).toEqual(["PolicySyncPathPrefix", "BPFLogLevel, SidecarAccelerationEnabled"]);
+});
+
+test("FC-011 a change of ClusterType restarts Felix only if rules or MTU depend on it", () => {
+  const restarts = (before: Record<string, string>, after: Record<string, string>) => {
+    const e = engine();
+    e.update({ "datastore (global)": before });
+    const { config } = e;
+    return settingsThatRestart(e.update({ "datastore (global)": after }), config, e.config);
+  };
+  expect(restarts({ ClusterType: "k8s" }, { ClusterType: "k8s,bgp", ClusterGUID: "x", CalicoVersion: "v" })).toEqual(
+    [],
+  );
+  expect(restarts({ ClusterType: "k8s" }, { ClusterType: "k8s,OpenStack" })).toEqual(["ClusterType"]);
+  expect(restarts({ ClusterType: "k8s,aks" }, { ClusterType: "k8s" })).toEqual(["ClusterType"]);
+  expect(restarts({ HealthTimeoutOverrides: "A=1s" }, {})).toEqual([]);
+  expect(restarts({ HealthPort: "1", ClusterType: "k8s" }, {})).toEqual(["HealthPort"]);
 });

@@ -1,50 +1,56 @@
-// The page that documents every setting, made from their declarations.
+// Generates docs/felix-configuration.md from the declarations of the settings.
+import { FELIX_SETTING_GROUPS, type FelixSetting } from "../../model/index.ts";
 import { CONFIG_SOURCES } from "./engine.ts";
-import type { Parameter } from "./parameter.ts";
-import { PARAMETER_GROUPS } from "./parameters.ts";
 
-export function documentParameters(): string {
-  const lines = [
-    "# Felix configuration",
-    "",
-    "Every setting of the node agent. Made by `make felix-docs` from the declarations in `src/felix/config/parameters/`.",
-    "",
-    "A setting comes from one of these places, each over the ones before it: its default,",
-    `${Object.keys(CONFIG_SOURCES).join(", ")}.`,
-    "",
-    "- **Environment**: `FELIX_` and the name, in any case: `FELIX_HEALTHPORT=9099`.",
-    "- **File**: `/etc/calico/felix.cfg` (or `--config-file`), lines `HealthPort = 9099`; sections are ignored.",
-    "- **Datastore**: `FelixConfiguration` `default` for all hosts, one with a `nodeSelector` for those it selects (the",
-    "  oldest that matches), `node.<name>` for one. The field is the name beginning in small letters, without `Secs` or",
-    "  `Millis`, durations written `90s`. Annotation `config.projectcalico.org/<Name>` sets any setting by name.",
-    "- An empty value says nothing. `none` is the type's zero, often another thing than the default.",
-    "- A bad value is reported and passed over: a good one in an earlier place counts. (The original falls back to the",
-    "  default there, so that a bad variable hides a good value in the datastore.) Where a setting is marked *fatal* the",
-    "  agent waits, and tries again every second, until the value is right.",
-    "- Settings marked *local* come from the file or the environment only. Those for the datastore connection reach the",
-    "  datastore client from both. (In the original variables do not.)",
-    "- A change restarts the agent, which costs no packet, unless the setting is marked *live*.",
-  ];
-  for (const [title, parameters] of Object.entries(PARAMETER_GROUPS)) {
-    lines.push("", `## ${title}`, "", "| Name | Type | Default | Meaning | |", "|---|---|---|---|---|");
-    for (const [name, parameter] of Object.entries(parameters)) lines.push(row(name, parameter));
-  }
-  return `${lines.join("\n")}\n`;
+const INTRODUCTION = `# Felix configuration
+
+All settings of Felix. \`make felix-docs\` generates this page from the declarations in \`src/model/felix-settings/\`.
+
+A value comes from one of these sources, in order of precedence, lowest first: the default,
+${Object.keys(CONFIG_SOURCES).join(", ")}.
+
+- **Environment**: \`FELIX_\` and the name, in any letter case: \`FELIX_HEALTHPORT=9099\`.
+- **File**: \`/etc/calico/felix.cfg\` (or \`--config-file\`), lines such as \`HealthPort = 9099\`; sections are ignored.
+- **Datastore**: the column *Field* names the field of \`FelixConfiguration\`. \`default\` applies to all nodes, a
+  resource with a \`nodeSelector\` to the nodes that it matches (if several match a node, the oldest one), \`node.<name>\`
+  to one node. In a field, seconds and milliseconds are durations such as \`90s\`, and lists are YAML lists. The
+  annotation \`config.projectcalico.org/<Name>\` sets any setting by its name.
+- An empty value is ignored. \`none\` sets the type's zero value, which may differ from the default.
+- An invalid value is reported and ignored; a valid value of an earlier source applies. (Calico uses the default then,
+  so an invalid environment variable hides a valid value in the datastore.) If the value of a setting marked *fatal* is
+  invalid, Felix does not start and tries again every second.
+- Settings marked *local* are read only from the file and the environment. Those for the datastore connection are read
+  from both. (Calico's datastore client ignores the environment variables.)
+- Felix restarts when a setting changes, which interrupts no traffic, unless the setting is marked *live*.
+- Settings marked *no effect* are accepted, because Calico has them, and passed to an external dataplane driver.
+`;
+
+export function documentSettings(): string {
+  const sections = Object.entries(FELIX_SETTING_GROUPS).map(([title, settings]) => {
+    const rows = Object.entries<FelixSetting>(settings).map(([name, setting]) => row(name, setting));
+    return [`## ${title}`, "", "| Name | Field | Type | Default | Meaning | |", "|---|---|---|---|---|---|", ...rows];
+  });
+  return `${INTRODUCTION}\n${sections.map((lines) => lines.join("\n")).join("\n\n")}\n`;
 }
 
-function row(name: string, parameter: Parameter<unknown>): string {
+function row(name: string, setting: FelixSetting): string {
+  const { type, field, source, meaning, noEffect } = setting;
   const marks = [
-    ...(parameter.isLocal ? ["local"] : []),
-    ...(parameter.isFatal ? ["fatal"] : []),
-    ...(parameter.refusesNone ? ["not none"] : []),
-    ...(parameter.isLive ? ["live"] : []),
+    ...(setting.isLocal ? ["local"] : []),
+    ...(setting.isFatal ? ["fatal"] : []),
+    ...(setting.rejectsNone ? ["not none"] : []),
+    ...(setting.isLive ? ["live"] : []),
+    ...(noEffect === undefined ? [] : [`no effect: ${noEffect}`]),
   ];
   const cells = [
-    `\`${name}\``,
-    parameter.type.name,
-    parameter.fallback === "" ? "" : `\`${parameter.fallback}\``,
-    parameter.meaning,
+    code(name),
+    source === undefined ? code(field ?? "") : `${source.kind} ${code(source.path)}`,
+    type.name,
+    code(setting.default),
+    meaning,
     marks.join(", "),
   ];
   return `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
 }
+
+const code = (text: string): string => (text === "" ? "" : `\`${text}\``);

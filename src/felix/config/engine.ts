@@ -1,14 +1,23 @@
-// Settings from six layers, the later over the earlier. Every change computes all of them anew from the defaults, so
-// what comes out depends on the layers alone.
+// Resolves Felix's settings from six sources; a later source takes precedence. Every update starts from the defaults,
+// so the result depends only on the sources.
 //
-// Two things differ from the original on purpose. A bad value is reported and passed over: it does not hide a good one
-// in a layer below. And names are compared without regard to case everywhere, so that settings from the environment
-// reach the datastore client too.
+// Two deliberate differences from Calico: an invalid value is reported and ignored, so it does not hide a valid value
+// of an earlier source; and names have any letter case in all sources, so settings of the environment also reach the
+// datastore client.
 import type { DataplaneMessage } from "../../calc/index.ts";
-import { BadValue, type Parameter, type Surroundings } from "./parameter.ts";
-import { type FelixConfig, findParameter, type ParameterName, PARAMETERS, parameterNames } from "./parameters.ts";
+import {
+  FELIX_SETTINGS,
+  type FelixConfig,
+  felixDefaultOf,
+  type FelixSetting,
+  type FelixSettingName,
+  felixSettingNames,
+  findFelixSetting,
+  type HostFiles,
+  InvalidSetting,
+} from "../../model/index.ts";
 
-/** From the weakest to the strongest; the numbers are those of the dataplane protocol. */
+/** In order of precedence, lowest first. The numbers are those of the dataplane protocol. */
 export const CONFIG_SOURCES = {
   "datastore (global)": 1,
   "datastore (per-node-selector)": 2,
@@ -21,33 +30,34 @@ export type ConfigSource = keyof typeof CONFIG_SOURCES;
 const SOURCES = Object.keys(CONFIG_SOURCES) as readonly ConfigSource[];
 const isDatastore = (source: ConfigSource): boolean => source.startsWith("datastore");
 
+/** The texts of one source, by name of the setting. */
 export type RawLayer = Readonly<Record<string, string>>;
 
-/** The settings cannot be used as they stand; the agent waits for better ones. */
+/** The settings are invalid; Felix waits for valid ones. */
 export class ConfigError extends Error {
   override readonly name = "ConfigError";
 }
 
 export interface ResolvedConfig {
   readonly config: FelixConfig;
-  /** The text that won, by name; names nobody knows as they were given, for external drivers. */
+  /** The text that takes precedence, by name. Unknown names are kept as they are, for external dataplane drivers. */
   readonly raw: RawLayer;
-  readonly sources: ReadonlyMap<ParameterName, ConfigSource>;
-  /** What to tell a person, one sentence each. */
+  readonly sources: ReadonlyMap<FelixSettingName, ConfigSource>;
+  /** Values that are ignored and why, one sentence each. */
   readonly problems: readonly string[];
 }
 
 export class ConfigEngine {
-  readonly #surroundings: Surroundings;
+  readonly #host: HostFiles;
+  readonly #defaultHostname: string;
   readonly #layers = new Map<ConfigSource, RawLayer>();
   #resolved: ResolvedConfig;
 
-  constructor(surroundings: Surroundings, defaults: { readonly hostname: string }) {
-    this.#surroundings = surroundings;
+  constructor(host: HostFiles, defaults: { readonly hostname: string }) {
+    this.#host = host;
     this.#defaultHostname = defaults.hostname;
     this.#resolved = this.#resolve();
   }
-  readonly #defaultHostname: string;
 
   get resolved(): ResolvedConfig {
     return this.#resolved;
@@ -57,16 +67,18 @@ export class ConfigEngine {
   }
 
   /**
-   * Replaces layers and computes everything anew.
-   * @returns the settings whose value is another now
-   * @throws ConfigError and changes nothing when a value that may not be wrong is
+   * Replaces the texts of some sources.
+   * @returns the settings whose value changed
+   * @throws ConfigError and changes nothing if the value of a fatal setting is invalid
    */
-  update(layers: Readonly<Partial<Record<ConfigSource, RawLayer>>>): ReadonlySet<ParameterName> {
+  update(layers: Readonly<Partial<Record<ConfigSource, RawLayer>>>): ReadonlySet<FelixSettingName> {
     const before = new Map(this.#layers);
     for (const [source, raw] of Object.entries(layers)) this.#layers.set(source as ConfigSource, raw);
     try {
       const resolved = this.#resolve();
-      const changed = parameterNames().filter((name) => !same(this.#resolved.config[name], resolved.config[name]));
+      const changed = felixSettingNames().filter(
+        (name) => !isSameValue(this.#resolved.config[name], resolved.config[name]),
+      );
       this.#resolved = resolved;
       return new Set(changed);
     } catch (error) {
@@ -76,7 +88,7 @@ export class ConfigEngine {
     }
   }
 
-  /** All layers as they are and what won, so that a receiver can compute the same. */
+  /** Returns the values of all sources and the effective ones, so that a receiver can compute the same settings. */
   toMessage(): Extract<DataplaneMessage, { readonly type: "configUpdate" }> {
     const last = this.#layers.has("internal override") ? SOURCES : SOURCES.slice(0, -1);
     return {
@@ -89,17 +101,17 @@ export class ConfigEngine {
   }
 
   #resolve(): ResolvedConfig {
-    const values = new Map<ParameterName, unknown>();
+    const values = new Map<FelixSettingName, unknown>();
     const raw: Record<string, string> = {};
-    const sources = new Map<ParameterName, ConfigSource>();
+    const sources = new Map<FelixSettingName, ConfigSource>();
     const problems: string[] = [];
     for (const source of SOURCES)
-      for (const [given, text] of Object.entries(this.#layers.get(source) ?? {})) {
-        const name = findParameter(given);
+      for (const [rawName, text] of Object.entries(this.#layers.get(source) ?? {})) {
+        const name = findFelixSetting(rawName);
         if (name === undefined) {
-          raw[given] = text;
-          problems.push(`${source}: no setting ${given}; passed on to an external dataplane driver as it is`);
-        } else if (PARAMETERS[name].isLocal && isDatastore(source))
+          raw[rawName] = text;
+          problems.push(`${source}: unknown setting ${rawName}; passed unchanged to an external dataplane driver`);
+        } else if (FELIX_SETTINGS[name].isLocal && isDatastore(source))
           problems.push(`${source}: ${name} can only be set in the file or the environment; ignored`);
         else if (text !== "") {
           const parsed = this.#parse(name, text, source);
@@ -112,36 +124,31 @@ export class ConfigEngine {
           sources.set(name, source);
         }
       }
-    for (const name of parameterNames()) if (!values.has(name)) values.set(name, this.#fallback(name));
+    for (const name of felixSettingNames()) if (!values.has(name)) values.set(name, this.#default(name));
     return { config: Object.fromEntries(values) as FelixConfig, raw, sources, problems };
   }
 
-  #parse(name: ParameterName, text: string, source: ConfigSource): { value: unknown } | { problem: string } {
-    const parameter: Parameter<unknown> = PARAMETERS[name];
-    if (text.toLowerCase() === "none") {
-      if (parameter.refusesNone) throw new ConfigError(`${source}: ${name} cannot be set to none`);
-      return { value: parameter.type.zero };
-    }
-    try {
-      return { value: parameter.type.parse(text, this.#surroundings) };
-    } catch (error) {
-      if (!(error instanceof BadValue)) throw error;
-      const fault = `${source}: ${name}: ${error.message}`;
-      if (parameter.isFatal) throw new ConfigError(fault);
-      return { problem: `${fault}; ignored` };
-    }
+  #default(name: FelixSettingName): unknown {
+    return name === "FelixHostname" ? this.#defaultHostname : felixDefaultOf(name);
   }
 
-  #fallback(name: ParameterName): unknown {
-    if (name === "FelixHostname") return this.#defaultHostname;
-    const parameter: Parameter<unknown> = PARAMETERS[name];
-    if (parameter.fallback === "") return parameter.type.zero;
-    // A default that names a program or file need not be there until it is used.
-    if (parameter.type.name === "program" || parameter.type.name === "file") return parameter.fallback;
-    return parameter.type.parse(parameter.fallback, this.#surroundings);
+  #parse(name: FelixSettingName, text: string, source: ConfigSource): { value: unknown } | { problem: string } {
+    const setting: FelixSetting = FELIX_SETTINGS[name];
+    if (text.toLowerCase() === "none") {
+      if (setting.rejectsNone) throw new ConfigError(`${source}: ${name} cannot be set to none`);
+      return { value: setting.type.zero };
+    }
+    try {
+      return { value: setting.type.parse(text, this.#host) };
+    } catch (error) {
+      if (!(error instanceof InvalidSetting)) throw error;
+      const problem = `${source}: ${name}: ${error.message}`;
+      if (setting.isFatal) throw new ConfigError(problem);
+      return { problem: `${problem}; ignored` };
+    }
   }
 }
 
-/** Equal values, whatever their text was. */
-const same = (a: unknown, b: unknown): boolean =>
+/** Compares values, not their texts. */
+export const isSameValue = (a: unknown, b: unknown): boolean =>
   a instanceof RegExp && b instanceof RegExp ? String(a) === String(b) : Bun.deepEquals(a, b, true);

@@ -1,9 +1,9 @@
-// Settings from the environment and from the file.
+// Reads settings from the environment and from the configuration file.
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 const PREFIX = "felix_";
 
-/** Every variable that begins with FELIX_, in any case; names in small letters. */
+/** Returns all variables that start with FELIX_, in any letter case. The names in the result are in lower case. */
 export function environmentLayer(env: Environment): Record<string, string> {
   const layer: Record<string, string> = {};
   for (const [variable, value] of Object.entries(env)) {
@@ -14,7 +14,7 @@ export function environmentLayer(env: Environment): Record<string, string> {
   return layer;
 }
 
-/** Whether a setting's value must not be seen in logs. */
+/** Returns true if the setting's value must not appear in logs. */
 function isSecret(name: string): boolean {
   const lower = name.toLowerCase();
   return (
@@ -24,7 +24,7 @@ function isSecret(name: string): boolean {
 
 export const redact = (name: string, value: string): string => (isSecret(name) && value !== "" ? "<redacted>" : value);
 
-/** A line that is no setting may still be meant for one. */
+/** Redacts an invalid line, which may be a mistyped secret. */
 function redactLine(line: string): string {
   const [name = "", ...rest] = line.split(/\s+/);
   return rest.length === 0 ? line : `${name} ${redact(name, rest.join(" "))}`;
@@ -35,8 +35,8 @@ export class ConfigFileError extends Error {
 }
 
 /**
- * `name = value` lines. Sections mean nothing; of two lines for one name the later counts.
- * @param problems is told of repeated names
+ * Parses `name = value` lines. Sections are ignored. If a name is repeated, the last value is used.
+ * @param problems receives a message for each repeated name
  */
 export function parseConfigFile(text: string, problems: string[] = []): Record<string, string> {
   const layer: Record<string, string> = {};
@@ -46,13 +46,13 @@ export function parseConfigFile(text: string, problems: string[] = []): Record<s
     if (/^\[.*\]$/.test(content)) continue;
     const match = /^([^=:\s][^=:]*?)\s*[=:]\s*(.*)$/.exec(content);
     if (match?.[1] === undefined)
-      throw new ConfigFileError(`line ${i + 1}: want name = value, got ${redactLine(content)}`);
+      throw new ConfigFileError(`line ${i + 1}: expected name = value, got ${redactLine(content)}`);
     const name = match[1];
     const value = unquote(match[2] ?? "");
-    const known = Object.keys(layer).find((other) => other.toLowerCase() === name.toLowerCase());
-    if (known !== undefined) {
-      problems.push(`line ${i + 1}: ${name} is set twice; the later value counts`);
-      delete layer[known];
+    const existing = Object.keys(layer).find((other) => other.toLowerCase() === name.toLowerCase());
+    if (existing !== undefined) {
+      problems.push(`line ${i + 1}: ${name} is set twice; the later value is used`);
+      delete layer[existing];
     }
     layer[name] = value;
   }

@@ -1,29 +1,24 @@
-// Settings that are read, as they belong to the original's configuration, and change nothing here. Who sets one is told.
-import type { FelixConfig } from "./parameters.ts";
+// Finds configured settings that have no effect in calico-ts.
+import {
+  FELIX_SETTINGS,
+  type FelixConfig,
+  felixDefaultOf,
+  felixSettingNames,
+  type FelixSetting,
+} from "../../model/index.ts";
+import { isSameValue } from "./engine.ts";
 
-interface Without {
-  /** Set to this, it asks for nothing. */
-  readonly harmless: unknown;
-  readonly why: string;
-}
-
-const WITHOUT_EFFECT: Readonly<Partial<Record<keyof FelixConfig, Without>>> = {
-  PolicySyncPathPrefix: {
-    harmless: "",
-    why: "there is no policy-sync API; HTTP matches of policies are not looked at",
-  },
-  AWSSrcDstCheck: { harmless: "DoNothing", why: "change the source/destination check of the instances in AWS itself" },
-  SidecarAccelerationEnabled: { harmless: false, why: "there is no eBPF here" },
-};
-
-/** What to tell about settings somebody made in vain. */
+/** Returns one sentence per reason. Settings with their default value are not reported. */
 export function settingsWithoutEffect(config: FelixConfig): string[] {
-  const beside = config.RouteTableRange !== undefined && config.RouteTableRanges.length > 0;
-  return [
-    ...(beside ? ["RouteTableRange: has no effect beside RouteTableRanges"] : []),
-    ...Object.entries(WITHOUT_EFFECT).flatMap(([name, { harmless, why }]) => {
-      const value = config[name as keyof FelixConfig];
-      return value === harmless || value === "" ? [] : [`${name}: has no effect here: ${why}`];
-    }),
-  ];
+  const namesByReason = new Map<string, string[]>();
+  const add = (reason: string, name: string) => namesByReason.set(reason, [...(namesByReason.get(reason) ?? []), name]);
+  if (config.RouteTableRange !== undefined && config.RouteTableRanges.length > 0)
+    add("RouteTableRanges is set too", "RouteTableRange");
+  for (const name of felixSettingNames()) {
+    const { noEffect, source }: FelixSetting = FELIX_SETTINGS[name];
+    // Settings that come from another resource are always set by the syncer, not by the user.
+    if (noEffect === undefined || source !== undefined) continue;
+    if (!isSameValue(config[name], felixDefaultOf(name))) add(noEffect, name);
+  }
+  return [...namesByReason].map(([reason, names]) => `${names.join(", ")}: no effect: ${reason}`);
 }

@@ -1,16 +1,16 @@
-// What the agent drives: the Linux dataplane, a process of somebody else, or a dump for people.
+// Defines a running dataplane driver: the Linux dataplane, an external process, or a dump.
 import type { DataplaneDriver, DataplaneReport } from "../../calc/index.ts";
 
 export interface RunningDriver extends DataplaneDriver {
-  /** Works until the signal aborts; ends before that only by throwing. Nothing it has programmed is taken back. */
+  /** Runs until the signal aborts, or throws. Programmed state stays in the kernel. */
   run(signal: AbortSignal): Promise<void>;
-  /** For tests of the watchdog, where we are the ones who watch: does nothing from now on. */
+  /** Stops all work without ending `run`, to test the watchdog. Drivers without a watchdog do not have it. */
   hang?(): void;
 }
 
 export type ReportListener = (report: DataplaneReport) => void;
 
-/** The dataplane ended by itself. */
+/** The external dataplane driver exited or failed. */
 export class DriverStopped extends Error {
   override readonly name = "DriverStopped";
 }

@@ -1,4 +1,4 @@
-// Prints every message as one line of JSON: what a dataplane would be told, for people and tests.
+// Prints each dataplane message as one line of JSON, for `calico-felix --dump`.
 import type { DataplaneMessage } from "../../calc/index.ts";
 import { aborted } from "../../lib/retry.ts";
 import type { RunningDriver } from "./driver.ts";

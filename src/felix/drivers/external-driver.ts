@@ -1,9 +1,9 @@
-// A dataplane in a process of its own: messages go out on its descriptor 3, reports come back on 4, each a frame of
-// eight bytes of length and a protobuf message. A driver written for the original works here.
+// Runs an external dataplane driver, with Calico's protocol: the driver reads messages from file descriptor 3 and writes
+// reports to 4. A frame is a length of eight bytes and a protobuf message.
 import { type ChildProcess, spawn } from "node:child_process";
 import type { Readable, Writable } from "node:stream";
 import { type DataplaneMessage, decodeFromDataplane, encodeToDataplane, frame, FrameReader } from "../../calc/index.ts";
-import type { Logger } from "../../lib/log.ts";
+import type { Logger } from "../../lib/log/log.ts";
 import { aborted, delay } from "../../lib/retry.ts";
 import { DriverStopped, type ReportListener, type RunningDriver } from "./driver.ts";
 
@@ -11,12 +11,12 @@ export interface ExternalDriverOptions {
   readonly program: string;
   readonly log: Logger;
   readonly report: ReportListener;
-  /** How long it may take to end when asked, and then when killed. */
+  /** How long to wait for the process to exit after SIGTERM, and after SIGKILL. */
   readonly termMs?: number;
   readonly killMs?: number;
 }
 
-const REAP_MS = 300;
+const EXIT_AFTER_PIPE_ERROR_MS = 300;
 
 export class ExternalDriver implements RunningDriver {
   readonly #options: ExternalDriverOptions;
@@ -24,7 +24,7 @@ export class ExternalDriver implements RunningDriver {
   readonly #out: Writable;
   readonly #ended: Promise<Error>;
   #sequence = 0;
-  #full: Promise<void> | undefined;
+  #drained: Promise<void> | undefined;
 
   constructor(options: ExternalDriverOptions) {
     this.#options = options;
@@ -41,19 +41,19 @@ export class ExternalDriver implements RunningDriver {
     stdout.on("data", (chunk: Buffer) => process.stdout.write(chunk));
     stderr.on("data", (chunk: Buffer) => process.stderr.write(chunk));
     this.#ended = new Promise((resolve) => {
-      const stop = (why: string) => resolve(new DriverStopped(`dataplane driver ${program}: ${why}`));
+      const stop = (reason: string) => resolve(new DriverStopped(`dataplane driver ${program}: ${reason}`));
       this.#child.on("error", (error) => stop(error.message));
       this.#child.on("exit", (code, signal) =>
         stop(code === null ? `killed by ${signal ?? "?"}` : `exited with ${code}`),
       );
-      // A driver that died breaks its pipe first and is reaped after: that it died is the better news.
-      out.on("error", (error) => setTimeout(() => stop(`its pipe broke: ${error.message}`), REAP_MS));
+      // If the driver dies, the pipe error arrives before its exit status, which explains more: wait for the status.
+      out.on("error", (error) => setTimeout(() => stop(`write failed: ${error.message}`), EXIT_AFTER_PIPE_ERROR_MS));
       const frames = new FrameReader();
       back.on("data", (chunk: Buffer) => {
         try {
-          for (const message of frames.take(chunk)) this.#take(message);
+          for (const message of frames.read(chunk)) this.#onReport(message);
         } catch (error) {
-          stop(`its reports cannot be read: ${error instanceof Error ? error.message : String(error)}`);
+          stop(`its reports cannot be decoded: ${error instanceof Error ? error.message : String(error)}`);
         }
       });
     });
@@ -61,18 +61,18 @@ export class ExternalDriver implements RunningDriver {
   }
 
   send(message: DataplaneMessage): void {
-    const hasRoom = this.#out.write(frame(encodeToDataplane(message, this.#sequence++)));
-    if (hasRoom || this.#full !== undefined) return;
-    this.#full = new Promise((resolve) =>
+    const isBelowLimit = this.#out.write(frame(encodeToDataplane(message, this.#sequence++)));
+    if (isBelowLimit || this.#drained !== undefined) return;
+    this.#drained = new Promise((resolve) =>
       this.#out.once("drain", () => {
-        this.#full = undefined;
+        this.#drained = undefined;
         resolve();
       }),
     );
   }
 
   ready(): Promise<void> {
-    return this.#full ?? Promise.resolve();
+    return this.#drained ?? Promise.resolve();
   }
 
   async run(signal: AbortSignal): Promise<void> {
@@ -82,18 +82,18 @@ export class ExternalDriver implements RunningDriver {
   }
 
   async #stop(): Promise<void> {
-    const gone = (ms: number) => Promise.race([this.#ended.then(() => true), delay(ms).then(() => false)]);
+    const exited = (ms: number) => Promise.race([this.#ended.then(() => true), delay(ms).then(() => false)]);
     this.#child.kill("SIGTERM");
-    if (await gone(this.#options.termMs ?? 4000)) return;
-    this.#options.log.warn("the dataplane driver does not end; killing it", { pid: this.#child.pid });
+    if (await exited(this.#options.termMs ?? 4000)) return;
+    this.#options.log.warn("the dataplane driver did not exit after SIGTERM; killing it", { pid: this.#child.pid });
     this.#child.kill("SIGKILL");
-    await gone(this.#options.killMs ?? 1000);
+    await exited(this.#options.killMs ?? 1000);
   }
 
-  #take(message: Uint8Array): void {
+  #onReport(message: Uint8Array): void {
     const report = decodeFromDataplane(message);
     if (report === undefined || report.type === "dataplaneInSync")
-      this.#options.log.warn("the dataplane driver reports something unknown; ignored", { type: report?.type });
+      this.#options.log.warn("unknown report from the dataplane driver ignored", { type: report?.type });
     else this.#options.report(report);
   }
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { createLogger } from "../../lib/log.ts";
+import { createLogger } from "../../lib/log/log.ts";
 import { findMetadataAddress } from "./metadata-address.ts";
 
 const settings = {
@@ -8,22 +8,22 @@ const settings = {
   MetadataPort: 8775,
   InterfacePrefix: ["tap"],
 };
-const asked: string[] = [];
-const said: string[] = [];
-const logger = createLogger({ level: "debug", write: ({ level, sentence }) => void said.push(`${level} ${sentence}`) });
+const lookups: string[] = [];
+const logged: string[] = [];
+const logger = createLogger({ level: "debug", write: ({ level, message }) => void logged.push(`${level} ${message}`) });
 const find = (more: Partial<typeof settings> = {}) =>
   findMetadataAddress({ ...settings, ...more }, logger, async (name) => {
-    asked.push(name);
+    lookups.push(name);
     if (name !== "metadata.local") throw new Error("no such name");
     return "192.0.2.7";
   }).then((address) => address as string | undefined);
 
-test("FD-061 the metadata service's name is looked up where there is one, and an unknown one is said", async () => {
+test("FD-061 resolves the host name of the metadata service, and logs a warning if the lookup fails", async () => {
   expect(await find()).toBe("192.0.2.7");
-  expect(await find({ MetadataAddr: "192.0.2.8" })).toBeUndefined(); // needs no answer
+  expect(await find({ MetadataAddr: "192.0.2.8" })).toBeUndefined(); // already an address
   expect(await find({ MetadataAddr: "" })).toBeUndefined();
-  expect(asked).toEqual(["metadata.local"]);
+  expect(lookups).toEqual(["metadata.local"]);
   expect(await find({ MetadataAddr: "elsewhere" })).toBeUndefined();
-  expect(said).toHaveLength(1);
-  expect(said[0]).toStartWith("warn the metadata service's name is unknown");
+  expect(logged).toHaveLength(1);
+  expect(logged[0]).toStartWith("warn cannot resolve MetadataAddr");
 });

@@ -1,11 +1,11 @@
-// Where OpenStack's metadata service is: rules need its address, and operators may have given its name.
+// Resolves the host name of OpenStack's metadata service: rules need its address, but MetadataAddr may contain a name.
 import { isOpenStack } from "../../dataplane/index.ts";
-import { type IpAddress, tryParseAddress } from "../../lib/ip.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
+import { type IpAddress, tryParseAddress } from "../../lib/ip/ip.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
 
 type MetadataSettings = Parameters<typeof isOpenStack>[0];
 
-/** Nothing where nobody needs it, where it is an address already, or where nobody knows the name. */
+/** Returns undefined if the address is not needed, if MetadataAddr is already an address, or if the lookup fails. */
 export async function findMetadataAddress(
   settings: MetadataSettings,
   logger: Logger,
@@ -16,7 +16,7 @@ export async function findMetadataAddress(
   try {
     return tryParseAddress(await resolve(name));
   } catch (error) {
-    logger.warn("the metadata service's name is unknown: workloads cannot reach it; set MetadataAddr to its address", {
+    logger.warn("cannot resolve MetadataAddr: workloads cannot reach the metadata service; set it to an IP address", {
       name,
       error: describeError(error),
     });
@@ -24,7 +24,7 @@ export async function findMetadataAddress(
   }
 }
 
-/** Few nodes need a resolver: it is loaded where one is. */
+/** The resolver is loaded on demand, because few nodes need it. */
 async function lookUp(name: string): Promise<string> {
   const { lookup } = await import("node:dns/promises");
   return (await lookup(name, { family: 4 })).address;

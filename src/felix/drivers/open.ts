@@ -1,4 +1,4 @@
-// Which dataplane the settings ask for.
+// Opens the dataplane driver that the settings select.
 import { writeSync } from "node:fs";
 import type { Encapsulation } from "../../calc/index.ts";
 import {
@@ -10,42 +10,42 @@ import {
   openLinuxKernel,
   watchdogMs,
 } from "../../dataplane/index.ts";
-import { GUARD_TABLE, guardForm, Nft, recordGuard, withdrawGuard } from "../../kernel/index.ts";
-import type { HealthAggregator } from "../../lib/health.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
-import type { FelixConfig } from "../config/index.ts";
+import { GUARD_TABLE, guardState, Nft, recordGuard, withdrawGuard } from "../../kernel/index.ts";
+import type { HealthAggregator } from "../../lib/http/health.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
+import type { FelixConfig } from "../../model/index.ts";
 import type { ReportListener, RunningDriver } from "./driver.ts";
 import { DumpDriver } from "./dump-driver.ts";
 import { ExternalDriver } from "./external-driver.ts";
 import { findMetadataAddress } from "./metadata-address.ts";
 
-export async function openDriver(given: {
+export async function openDriver(options: {
   readonly config: FelixConfig;
   readonly encapsulation: Encapsulation;
   readonly log: Logger;
   readonly health: HealthAggregator;
   readonly report: ReportListener;
   readonly onApplied: (round: AppliedRound) => void;
-  /** The Linux dataplane's own numbers. */
+  /** Called with the Linux dataplane, for its metrics. */
   readonly onDataplane: (dataplane: LinuxDataplane) => void;
-  /** The host is no longer what the dataplane was built for. */
+  /** The host changed in a way that requires a restart. */
   readonly onHostChange: (reason: string) => void;
-  /** A machine that was on its way here has arrived. */
+  /** The live migration of a virtual machine to this host is complete. */
   readonly onArrival: NonNullable<LinuxDataplaneOptions["onArrival"]>;
   readonly dump: boolean;
   readonly nodenameFile: string;
 }): Promise<RunningDriver> {
-  const { config, encapsulation, report, health } = given;
-  const logger = given.log.with({ part: "dataplane" });
-  if (given.dump) return new DumpDriver((line) => writeSync(1, line));
+  const { config, encapsulation, report, health } = options;
+  const logger = options.log.with({ part: "dataplane" });
+  if (options.dump) return new DumpDriver((line) => writeSync(1, line));
   if (!config.UseInternalDataplaneDriver) {
-    openGuard(given.nodenameFile, logger);
+    removeGuard(options.nodenameFile, logger);
     return new ExternalDriver({ program: config.DataplaneDriver, log: logger, report });
   }
   const metadataAddress = await findMetadataAddress(config, logger);
   const facts = {
     hostname: config.FelixHostname,
-    ...(metadataAddress === undefined ? {} : { metadataAddress }),
+    metadataAddress,
     ipipEnabled: encapsulation.ipipEnabled,
     vxlanEnabled: encapsulation.vxlanEnabled,
     vxlanEnabledV6: encapsulation.vxlanEnabledV6,
@@ -53,7 +53,7 @@ export async function openDriver(given: {
     ipvs: hasIpvsDevice(),
   };
   const parameters = config.Ipv6Support && !hasIpv6() ? { ...config, Ipv6Support: false } : config;
-  if (parameters !== config) logger.info("the kernel has no IPv6; continuing as with Ipv6Support=false");
+  if (parameters !== config) logger.info("the kernel does not support IPv6; continuing with Ipv6Support=false");
   const kernel = await openLinuxKernel(parameters, facts, logger);
   const timeoutMs = watchdogMs(config.DataplaneWatchdogTimeout);
   let isGuardRecorded = false;
@@ -67,30 +67,33 @@ export async function openDriver(given: {
       if (round.ok && !isGuardRecorded) {
         isGuardRecorded = true;
         try {
-          recordGuard(given.nodenameFile, config.InterfacePrefix);
+          recordGuard(options.nodenameFile, config.InterfacePrefix);
         } catch (error) {
-          logger.warn("guard file could not be written: pods are open at the next boot until Felix has started", {
-            error: describeError(error),
-          });
+          logger.warn(
+            "guard file could not be written: after the next boot, pods are unprotected until Felix has started",
+            {
+              error: describeError(error),
+            },
+          );
         }
       }
-      given.onApplied(round);
+      options.onApplied(round);
     },
-    onHostChange: given.onHostChange,
-    onArrival: given.onArrival,
+    onHostChange: options.onHostChange,
+    onArrival: options.onArrival,
     health: health.register("InternalDataplaneMainLoop", { live: true, ready: true }, timeoutMs),
   });
-  given.onDataplane(dataplane);
+  options.onDataplane(dataplane);
   return dataplane;
 }
 
-/** Another program writes the rules. It does not know the guard table, so nobody else would open it. */
-function openGuard(nodenameFile: string, logger: Logger): void {
+/** Removes the guard table: an external driver writes the rules, but does not know the guard table. */
+function removeGuard(nodenameFile: string, logger: Logger): void {
   try {
     withdrawGuard(nodenameFile);
     using nft = new Nft();
-    if (guardForm(nft) === "closed") nft.commit([{ op: "deleteTable", table: GUARD_TABLE }]);
+    if (guardState(nft) === "closed") nft.commit([{ op: "deleteTable", table: GUARD_TABLE }]);
   } catch (error) {
-    logger.warn("guard table could not be opened", { error: describeError(error) });
+    logger.warn("guard table could not be removed", { error: describeError(error) });
   }
 }

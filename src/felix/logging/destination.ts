@@ -1,13 +1,13 @@
-// Where log lines go, without ever making the agent wait: each destination has a short queue, and when it is full lines
-// are dropped and counted, and the next line that gets through says how many.
+// Writes log lines to a destination without blocking Felix. Each destination has a short queue. When the queue is full,
+// lines are dropped and counted; the next written line is preceded by the number of dropped lines.
 
 const QUEUE_LIMIT = 100;
 
 export interface LineWriter {
-  /** Calls back when there is room for the next. */
+  /** Calls `done` when the next text can be written. */
   write(text: string, done: (failed: boolean) => void): void;
-  /** For the last words of a process. */
-  writeNow(text: string): void;
+  /** Writes synchronously, before the process exits. */
+  writeSync(text: string): void;
 }
 
 export class LogDestination {
@@ -41,11 +41,11 @@ export class LogDestination {
     this.#next();
   }
 
-  /** Everything that waits, before the process ends. */
+  /** Writes all queued lines synchronously, before the process exits. */
   flush(): void {
     const text = this.#queue.join("");
     this.#queue = [];
-    if (text !== "") this.#writer.writeNow(text);
+    if (text !== "") this.#writer.writeSync(text);
   }
 
   #next(): void {

@@ -1,6 +1,13 @@
-// The agent's log: a level for each destination, one format.
-import { createLogger, describeError, type Logger, type LogLevel, type LogRecord } from "../../lib/log.ts";
-import type { FelixConfig } from "../config/index.ts";
+// Felix's log: each destination has its own level; all have the same format.
+import {
+  createLogger,
+  describeError,
+  limitValue,
+  type Logger,
+  type LogLevel,
+  type LogRecord,
+} from "../../lib/log/log.ts";
+import type { FelixConfig } from "../../model/index.ts";
 import { LogDestination, type LineWriter } from "./destination.ts";
 
 const NAMES: Readonly<Record<LogLevel, string>> = { debug: "DEBUG", info: "INFO", warn: "WARNING", error: "ERROR" };
@@ -10,21 +17,21 @@ const RANK: Readonly<Record<LogLevel, number>> = { debug: 0, info: 1, warn: 2, e
 export function formatFelixLine(record: LogRecord, pid: number): string {
   const { part, ...fields } = record.fields as { part?: unknown } & Record<string, unknown>;
   const time = record.time.toISOString().replace("T", " ").replace("Z", "");
-  const rest = Object.entries(fields)
+  const fieldsText = Object.entries(fields)
     .filter(([, value]) => value !== undefined)
     .sort(([a], [b]) => (a < b ? -1 : 1))
     .map(([key, value]) => ` ${key}=${fieldText(value)}`)
     .join("");
-  return `${time} [${NAMES[record.level]}][${pid}] felix/${String(part ?? "felix")}: ${record.sentence}${rest}`;
+  return `${time} [${NAMES[record.level]}][${pid}] felix/${String(part ?? "felix")}: ${record.message}${fieldsText}`;
 }
 
 function fieldText(value: unknown): string {
-  if (value instanceof Error) return JSON.stringify(describeError(value));
+  if (value instanceof Error) return fieldText(describeError(value));
   if (typeof value === "number" || typeof value === "boolean" || typeof value === "bigint") return String(value);
-  return JSON.stringify(typeof value === "string" ? value : JSON.stringify(value));
+  return limitValue(JSON.stringify(typeof value === "string" ? value : JSON.stringify(value)));
 }
 
-/** The least level that is written; undefined = nothing is. */
+/** Returns the lowest level that is written, or undefined if nothing is written. */
 export function thresholdOf(severity: string): LogLevel | undefined {
   switch (severity.toUpperCase()) {
     case "TRACE":
@@ -38,7 +45,7 @@ export function thresholdOf(severity: string): LogLevel | undefined {
     case "ERROR":
       return "error";
     default:
-      return undefined; // FATAL, none: no line of ours is that grave
+      return undefined; // FATAL, none: no line has such a level
   }
 }
 
@@ -58,7 +65,7 @@ export function createFelixLog(
     readonly mayDrop: boolean;
     readonly counts: { dropped(): void; failed(): void };
     /** Debug lines only from parts that match. */
-    readonly debugParts?: RegExp | undefined;
+    readonly debugParts?: RegExp;
     readonly pid?: number;
     readonly now?: () => Date;
   },
@@ -66,12 +73,12 @@ export function createFelixLog(
   const open = targets.flatMap(({ threshold, writer }) =>
     threshold === undefined ? [] : [{ rank: RANK[threshold], destination: new LogDestination(writer, options) }],
   );
-  const least = Math.min(...open.map(({ rank }) => rank));
-  const level = (Object.keys(RANK) as LogLevel[]).find((name) => RANK[name] === least) ?? "none";
+  const lowest = Math.min(...open.map(({ rank }) => rank));
+  const level = (Object.keys(RANK) as LogLevel[]).find((name) => RANK[name] === lowest) ?? "none";
   const { debugParts, pid = process.pid } = options;
   const log = createLogger({
     level,
-    ...(options.now !== undefined && { now: options.now }),
+    now: options.now,
     write: (record) => {
       if (record.level === "debug" && debugParts?.test(String(record.fields["part"] ?? "")) === false) return;
       const line = formatFelixLine(record, pid);
@@ -86,7 +93,7 @@ export function createFelixLog(
   };
 }
 
-/** Before the settings are known: the screen, at the level the environment asks for. */
+/** Returns the level for standard output before the settings are loaded. */
 export function earlySeverity(env: Readonly<Record<string, string | undefined>>): string {
   const find = (name: string) =>
     Object.entries(env).find(([variable, value]) => variable.toLowerCase() === name && value !== "")?.[1];

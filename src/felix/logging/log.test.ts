@@ -2,7 +2,7 @@ import { mkdtempSync, readFileSync, renameSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "bun:test";
-import type { LogRecord } from "../../lib/log.ts";
+import type { LogRecord } from "../../lib/log/log.ts";
 import { LogDestination } from "./destination.ts";
 import { createFelixLog, earlySeverity, formatFelixLine, thresholdOf } from "./felix-log.ts";
 import { openFelixLog } from "./open.ts";
@@ -10,20 +10,20 @@ import { fileWriter } from "./writers.ts";
 
 const counts = { dropped: () => {}, failed: () => {} };
 
-test("FC-006 the early level comes from the environment, in any case, ERROR otherwise", () => {
+test("FC-006 the early level comes from the environment, in any letter case; the default is ERROR", () => {
   expect(earlySeverity({})).toBe("ERROR");
   expect(earlySeverity({ FELIX_LogSeverityScreen: "info" })).toBe("info");
   expect(earlySeverity({ FELIX_LOGSEVERITYSCREEN: "info", felix_earlylogseverityscreen: "debug" })).toBe("debug");
 });
 
-test("FC-007 each destination has its own level, and none closes it", () => {
+test("FC-007 each destination has its own level; none disables it", () => {
   const lines: Record<string, string[]> = { screen: [], file: [] };
   const writer = (name: string) => ({
     write: (text: string, done: (failed: boolean) => void) => {
       lines[name]!.push(...text.trimEnd().split("\n"));
       done(false);
     },
-    writeNow: () => {},
+    writeSync: () => {},
   });
   const { log } = createFelixLog(
     [
@@ -40,7 +40,7 @@ test("FC-007 each destination has its own level, and none closes it", () => {
   expect(lines["file"]!.map((line) => line.at(-1))).toEqual(["a", "b", "c"]);
 });
 
-test("FC-007 a slow destination drops beyond a hundred lines and says so", () => {
+test("FC-007 a slow destination drops lines beyond 100 and logs their number", () => {
   const written: string[] = [];
   let finish: ((failed: boolean) => void) | undefined;
   let dropped = 0;
@@ -50,23 +50,23 @@ test("FC-007 a slow destination drops beyond a hundred lines and says so", () =>
         written.push(text);
         finish = done;
       },
-      writeNow: (text) => void written.push(text),
+      writeSync: (text) => void written.push(text),
     },
     { mayDrop: true, counts: { dropped: () => dropped++, failed: () => {} } },
   );
   for (let i = 0; i < 150; i++) destination.line(`line ${i}`);
-  expect(dropped).toBe(49); // one is being written, a hundred wait
+  expect(dropped).toBe(49); // one is being written, 100 are queued
   finish?.(false);
   destination.line("after");
   finish?.(false);
   expect(written.at(-1)).toBe("... dropped 49 logs ...\nafter\n");
 });
 
-test("FC-008 a line has time, level, process, part, sentence and sorted fields", () => {
+test("FC-008 a line contains time, level, process ID, part, message and sorted fields", () => {
   const record: LogRecord = {
     time: new Date("2026-03-01T10:00:00.123Z"),
     level: "warn",
-    sentence: "something changed",
+    message: "something changed",
     fields: { part: "calc", zeta: 1, alpha: 'a "b"', error: new Error("bad", { cause: new Error("worse") }) },
   };
   expect(formatFelixLine(record, 42)).toBe(
@@ -74,10 +74,10 @@ test("FC-008 a line has time, level, process, part, sentence and sorted fields",
   );
 });
 
-test("FC-009 debug lines can be limited to parts", () => {
+test("FC-009 debug lines can be limited to some parts", () => {
   const lines: string[] = [];
   const { log } = createFelixLog(
-    [{ threshold: "debug", writer: { write: (text, done) => (lines.push(text), done(false)), writeNow: () => {} } }],
+    [{ threshold: "debug", writer: { write: (text, done) => (lines.push(text), done(false)), writeSync: () => {} } }],
     { mayDrop: true, counts, debugParts: /^calc/ },
   );
   log.with({ part: "calc" }).debug("yes");
@@ -86,7 +86,7 @@ test("FC-009 debug lines can be limited to parts", () => {
   expect(lines.map((line) => line.trim().split(" ").at(-1))).toEqual(["yes", "info"]);
 });
 
-test("FC-007 the file is followed when it is rotated away, and a missing syslog is only mentioned", async () => {
+test("FC-007 creates a new file after a rotation, and only logs a missing syslog", async () => {
   const folder = mkdtempSync(join(tmpdir(), "felix-log-"));
   try {
     const path = join(folder, "sub/felix.log");
@@ -100,9 +100,9 @@ test("FC-007 the file is followed when it is rotated away, and a missing syslog 
     const opened = openFelixLog(
       {
         LogFilePath: path,
-        LogSeverityFile: "INFO",
-        LogSeverityScreen: "FATAL",
-        LogSeveritySys: "INFO",
+        LogSeverityFile: "Info",
+        LogSeverityScreen: "Fatal",
+        LogSeveritySys: "Info",
         LogDebugFilenameRegex: undefined,
         DebugDisableLogDropping: false,
       },

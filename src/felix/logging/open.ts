@@ -1,9 +1,9 @@
-// Opens the log that the settings ask for.
+// Opens the log destinations that are configured.
 import { openSyslog } from "../../kernel/index.ts";
 import { createFelixLog, type FelixLog, type LogSettings, type LogTarget, thresholdOf } from "./felix-log.ts";
 import { fileWriter, screenWriter, syslogWriter } from "./writers.ts";
 
-/** @throws when the log file cannot be opened; a missing syslog is only mentioned */
+/** @throws if the log file cannot be opened; a syslogError syslog is only logged */
 export function openFelixLog(
   settings: LogSettings,
   counts: { dropped(): void; failed(): void },
@@ -15,19 +15,19 @@ export function openFelixLog(
   if (settings.LogFilePath !== "" && fileThreshold !== undefined)
     targets.push({ threshold: fileThreshold, writer: fileWriter(settings.LogFilePath) });
   const systemThreshold = thresholdOf(settings.LogSeveritySys);
-  let missing: unknown;
+  let syslogError: unknown;
   if (systemThreshold !== undefined)
     try {
       targets.push({ threshold: systemThreshold, writer: syslogWriter(openSystemLog("calico-felix")) });
     } catch (error) {
-      missing = error;
+      syslogError = error;
     }
   const opened = createFelixLog(targets, {
     mayDrop: !settings.DebugDisableLogDropping,
     counts,
     debugParts: settings.LogDebugFilenameRegex,
   });
-  if (missing !== undefined)
-    opened.log.info("no syslog to write to; the other destinations have everything", { error: missing });
+  if (syslogError !== undefined)
+    opened.log.info("no syslog is available; logging to the other destinations", { error: syslogError });
   return opened;
 }

@@ -1,23 +1,23 @@
-// The ends of the log: the standard output, a file that may be rotated away under us, the local syslog.
+// Writers for log destinations: standard output, a file (which may be rotated), the local syslog.
 import { closeSync, mkdirSync, openSync, statSync, write, writeSync } from "node:fs";
 import { dirname } from "node:path";
 import type { Syslog } from "../../kernel/index.ts";
 import type { LineWriter } from "./destination.ts";
 
-/** @param fd 1, or 2 where the standard output is for something else */
+/** @param fd 1, or 2 if standard output has another purpose (`--dump`) */
 export const screenWriter = (fd: 1 | 2): LineWriter => ({
   write: (text, done) => write(fd, text, (error) => done(error !== null && error !== undefined)),
-  writeNow: (text) => {
+  writeSync: (text) => {
     writeSync(fd, text);
   },
 });
 
-/** @throws when the file cannot be opened */
+/** @throws if the file cannot be opened */
 export function fileWriter(path: string): LineWriter {
   mkdirSync(dirname(path), { recursive: true, mode: 0o755 });
   let fd = openSync(path, "a", 0o644);
   let inode = statSync(path).ino;
-  // A rotated file has another name by now: the old name is a new file.
+  // After a rotation, the open file has another name, and a new file must be created under the old name.
   const reopen = () => {
     let current: number | undefined;
     try {
@@ -39,7 +39,7 @@ export function fileWriter(path: string): LineWriter {
       }
       write(fd, text, (error) => done(error !== null && error !== undefined));
     },
-    writeNow: (text) => {
+    writeSync: (text) => {
       writeSync(fd, text);
     },
   };
@@ -54,7 +54,7 @@ export function syslogWriter(syslog: Syslog): LineWriter {
       send(text);
       setImmediate(done, false);
     },
-    writeNow: send,
+    writeSync: send,
   };
 }
 

@@ -1,8 +1,8 @@
-// What the Linux dataplane's rounds tell a scraper.
+// Metrics of the Linux dataplane's rounds, with Calico's names.
 import type { DataplaneMessage } from "../../calc/index.ts";
 import type { MetricsRegistry } from "../../lib/metrics.ts";
 
-/** Messages by the names of the dataplane protocol. */
+/** Names of messages in Calico's dataplane protocol. */
 const NAMES: Readonly<Partial<Record<DataplaneMessage["type"], string>>> = {
   inSync: "InSync",
   poolUpdate: "IPAMPoolUpdate",
@@ -29,31 +29,31 @@ export function dataplaneMetrics(
 ): DataplaneMetrics {
   const started = now();
   const messages = new Map<DataplaneMessage["type"], number>();
-  registry.collect("felix_int_dataplane_messages", "Messages the dataplane took, by type.", "counter", () =>
+  registry.collect("felix_int_dataplane_messages", "Messages received by the dataplane, by type.", "counter", () =>
     [...messages].map(([type, count]) => [{ type: protocolName(type) }, count]),
   );
-  const applyTime = registry.summary("felix_int_dataplane_apply_time_seconds", "Seconds one round of changes took.");
-  const failures = registry.counter(
-    "felix_int_dataplane_failures",
-    "Rounds in which a part failed and was tried again.",
+  const applyTime = registry.summary(
+    "felix_int_dataplane_apply_time_seconds",
+    "Duration of a round of changes in seconds.",
   );
-  const batch = registry.summary("felix_int_dataplane_msg_batch_size", "Messages taken together in one round.");
+  const failures = registry.counter("felix_int_dataplane_failures", "Rounds in which a part failed; it is retried.");
+  const batch = registry.summary("felix_int_dataplane_msg_batch_size", "Messages per round.");
   const firstRound = registry.gauge(
     "felix_int_dataplane_initial_resync_time_seconds",
     "Seconds from the start to the end of the first round.",
   );
   failures.add(0);
   firstRound.set(0);
-  let since = 0;
+  let messagesSinceRound = 0;
   return {
     onMessage: ({ type }) => {
-      since++;
+      messagesSinceRound++;
       messages.set(type, (messages.get(type) ?? 0) + 1);
     },
     onApplied: ({ seconds, ok, isFirst }) => {
       applyTime.observe(seconds);
-      if (since > 0) batch.observe(since);
-      since = 0;
+      if (messagesSinceRound > 0) batch.observe(messagesSinceRound);
+      messagesSinceRound = 0;
       if (!ok) failures.add();
       if (isFirst) firstRound.set((now() - started) / 1000);
     },

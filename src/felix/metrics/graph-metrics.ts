@@ -1,12 +1,12 @@
-// What the calculation tells a scraper, by the names everybody's dashboards know.
-import type { ClusterStats, GraphFigures } from "../../calc/index.ts";
+// Metrics of the calculation graph, with Calico's names.
+import type { ClusterStats, GraphStatistics } from "../../calc/index.ts";
 import type { SyncStatus } from "../../datastore/index.ts";
 import type { MetricsRegistry } from "../../lib/metrics.ts";
 import type { Key } from "../../model/index.ts";
 
 const STATUS_NUMBER: Readonly<Record<SyncStatus, number>> = { "wait-for-ready": 1, resync: 2, "in-sync": 3 };
 
-/** The original names its keys by its own types. */
+/** Calico uses the names of its Go types as label values. */
 const KEY_NAMES: Readonly<Partial<Record<Key["type"], string>>> = {
   resource: "ResourceKey",
   block: "BlockKey",
@@ -30,9 +30,9 @@ export interface GraphMetrics {
   onUpdate(key: Key): void;
   onUpdateTime(seconds: number): void;
   onMessage(): void;
-  /** An entry of the datastore was found invalid. */
-  onRefused(): void;
-  onFlush(figures: GraphFigures): void;
+  /** A datastore entry is invalid. */
+  onRejected(): void;
+  onFlush(statistics: GraphStatistics): void;
   onStats(stats: ClusterStats): void;
 }
 
@@ -41,25 +41,22 @@ export function graphMetrics(registry: MetricsRegistry, host: string): GraphMetr
     "felix_resync_state",
     "Current datastore state: 1 waiting, 2 resyncing, 3 in sync.",
   );
-  const resyncs = registry.counter("felix_resyncs_started", "How often a resync with the datastore began.");
-  const updates = new Map<Key["type"], number>(); // counted for every update: a map costs least
+  const resyncs = registry.counter("felix_resyncs_started", "Number of resyncs with the datastore.");
+  const updates = new Map<Key["type"], number>(); // a plain map, because every update is counted
   registry.collect(
     "felix_calc_graph_updates_processed",
-    "Datastore updates the calculation took, by type.",
+    "Datastore updates processed by the calculation graph, by type.",
     "counter",
     () => [...updates].map(([type, count]) => [{ type: KEY_NAMES[type] ?? type }, count]),
   );
-  const messages = registry.counter(
-    "felix_calc_graph_output_events",
-    "Messages the calculation gave to the dataplane.",
-  );
+  const messages = registry.counter("felix_calc_graph_output_events", "Messages sent to the dataplane.");
   const updateTime = registry.summary(
     "felix_calc_graph_update_time_seconds",
     "Seconds to calculate one datastore update.",
   );
-  const refused = registry.counter(
+  const rejected = registry.counter(
     "felix_invalid_datastore_entries",
-    "Entries of the datastore found invalid and treated as missing.",
+    "Invalid datastore entries, which are treated as missing.",
   );
   const gauge = (name: string, help: string) => {
     const created = registry.gauge(name, help);
@@ -67,7 +64,7 @@ export function graphMetrics(registry: MetricsRegistry, host: string): GraphMetr
     return created;
   };
   const endpoints = gauge("felix_active_local_endpoints", "Endpoints on this host.");
-  const policies = gauge("felix_active_local_policies", "Policies that matter on this host.");
+  const policies = gauge("felix_active_local_policies", "Policies that select an endpoint on this host.");
   const selectors = gauge("felix_active_local_selectors", "IP sets that rules on this host use.");
   const cluster = {
     hosts: gauge("felix_cluster_num_hosts", "Hosts in the cluster."),
@@ -79,23 +76,23 @@ export function graphMetrics(registry: MetricsRegistry, host: string): GraphMetr
   };
   registry.gauge("felix_host", "Name of this host, as a label.").set(1, { host });
   const items = gauge("felix_label_index_num_endpoints", "Endpoints and network sets that selectors are matched with.");
-  let figures: GraphFigures | undefined;
-  registry.collect("felix_label_index_selector_evals", "Selectors tried on labels, by result.", "counter", () => {
-    const { matched = 0, unmatched = 0 } = figures?.labelIndex.evaluations ?? {};
+  let statistics: GraphStatistics | undefined;
+  registry.collect("felix_label_index_selector_evals", "Selector evaluations, by result.", "counter", () => {
+    const { matched = 0, unmatched = 0 } = statistics?.labelIndex.evaluations ?? {};
     return [
       [{ result: "true" }, matched],
       [{ result: "false" }, unmatched],
     ];
   });
   registry.collect("felix_label_index_strategy_evals", "How candidates for a selector were found.", "counter", () =>
-    Object.entries(figures?.labelIndex.strategies ?? {}).map(([strategy, count]) => [{ strategy }, count]),
+    Object.entries(statistics?.labelIndex.strategies ?? {}).map(([strategy, count]) => [{ strategy }, count]),
   );
   registry.collect(
     "felix_label_index_num_active_selectors",
-    "Selectors in use, by whether labels narrow them.",
+    "Selectors in use, by whether they are indexed by label.",
     "gauge",
     () => {
-      const { optimized = 0, unoptimized = 0 } = figures?.labelIndex.selectors ?? {};
+      const { optimized = 0, unoptimized = 0 } = statistics?.labelIndex.selectors ?? {};
       return [
         [{ optimized: "true" }, optimized],
         [{ optimized: "false" }, unoptimized],
@@ -105,7 +102,7 @@ export function graphMetrics(registry: MetricsRegistry, host: string): GraphMetr
   resyncState.set(STATUS_NUMBER["wait-for-ready"]);
   resyncs.add(0);
   messages.add(0);
-  refused.add(0);
+  rejected.add(0);
   return {
     onStatus: (status) => {
       resyncState.set(STATUS_NUMBER[status]);
@@ -114,9 +111,9 @@ export function graphMetrics(registry: MetricsRegistry, host: string): GraphMetr
     onUpdate: ({ type }) => updates.set(type, (updates.get(type) ?? 0) + 1),
     onUpdateTime: (seconds) => updateTime.observe(seconds),
     onMessage: () => messages.add(),
-    onRefused: () => refused.add(),
+    onRejected: () => rejected.add(),
     onFlush: (latest) => {
-      figures = latest;
+      statistics = latest;
       endpoints.set(latest.localEndpoints);
       policies.set(latest.activePolicies);
       selectors.set(latest.activeSelectors);

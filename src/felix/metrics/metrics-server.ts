@@ -1,14 +1,14 @@
-// Gives metrics to scrapers, in the clear or over TLS. Certificates are read again whenever their files change, so that
-// a renewed one needs no restart.
+// Serves metrics over HTTP or HTTPS. Certificates are read again when their files change, so that a renewed certificate
+// needs no restart.
 import { type FSWatcher, readFileSync, watch } from "node:fs";
 import { createServer as createHttpServer, type Server } from "node:http";
 import { dirname } from "node:path";
 import type { SecureContextOptions, Server as TlsServer } from "node:tls";
-import { describeError, type Logger } from "../../lib/log.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
 import type { MetricsRegistry } from "../../lib/metrics.ts";
-import { UNKNOWN_PAGE } from "../../lib/pages.ts";
-import { TlsPages } from "../../lib/tls-pages.ts";
-import type { FelixConfig } from "../config/index.ts";
+import { NOT_FOUND_PAGE } from "../../lib/http/pages.ts";
+import { TlsPageServer } from "../../lib/http/tls-pages.ts";
+import type { FelixConfig } from "../../model/index.ts";
 
 export type MetricsSettings = Pick<
   FelixConfig,
@@ -26,7 +26,7 @@ export class MetricsServer {
   readonly #registry: MetricsRegistry;
   readonly #settings: MetricsSettings;
   readonly #log: Logger;
-  #tls: TlsPages | undefined;
+  #tls: TlsPageServer | undefined;
   #server: Server | TlsServer | undefined;
   #retry: ReturnType<typeof setTimeout> | undefined;
   #watches: FSWatcher[] = [];
@@ -37,7 +37,7 @@ export class MetricsServer {
     this.#log = log;
   }
 
-  /** The port it listens on, once it does. */
+  /** The port, once the server listens. */
   get port(): number | undefined {
     const address = this.#server?.address();
     return typeof address === "object" && address !== null ? address.port : undefined;
@@ -48,9 +48,9 @@ export class MetricsServer {
     try {
       this.#server = this.#isTls ? this.#tlsServer() : this.#plainServer();
     } catch (error) {
-      return this.#again(error);
+      return this.#retryLater(error);
     }
-    this.#server.on("error", (error) => this.#again(error));
+    this.#server.on("error", (error) => this.#retryLater(error));
     this.#server.listen(port, host === "" ? undefined : host);
   }
 
@@ -73,11 +73,12 @@ export class MetricsServer {
   }
 
   #tlsServer(): TlsServer {
-    const pages = new TlsPages({
+    const pages = new TlsPageServer({
       context: this.#context(),
       clientAuth: this.#settings.PrometheusMetricsClientAuth,
-      answer: (path) => this.#answer(path),
-      onTurnedAway: (error) => this.#log.debug("a scraper was turned away", { error: describeError(error) }),
+      render: (path) => this.#answer(path),
+      onHandshakeError: (error) =>
+        this.#log.debug("TLS handshake with a metrics client failed", { error: describeError(error) }),
     });
     this.#tls = pages;
     const {
@@ -87,12 +88,14 @@ export class MetricsServer {
     } = this.#settings;
     const reload = () => {
       try {
-        pages.renew(this.#context());
+        pages.setCertificate(this.#context());
       } catch (error) {
-        this.#log.warn("the metrics certificate cannot be read; the old one stays", { error: describeError(error) });
+        this.#log.warn("the metrics certificate cannot be read; keeping the previous one", {
+          error: describeError(error),
+        });
       }
     };
-    // Secrets are replaced by renaming whole folders: the folder tells, the file itself would not.
+    // Kubernetes replaces a mounted Secret by renaming a folder, which a watch on the file itself would not report.
     const folders = new Set([cert, key, ca].filter((file) => file !== "").map(dirname));
     this.#watches = [...folders].map((folder) => watch(folder, { persistent: false }, reload));
     return pages.server;
@@ -109,12 +112,12 @@ export class MetricsServer {
   }
 
   #answer(url: string): { readonly status: number; readonly body: string; readonly contentType: string } {
-    if (url.split("?")[0] !== "/metrics") return { ...UNKNOWN_PAGE, contentType: "text/plain; charset=utf-8" };
+    if (url.split("?")[0] !== "/metrics") return { ...NOT_FOUND_PAGE, contentType: "text/plain; charset=utf-8" };
     return { status: 200, body: this.#registry.render(), contentType: CONTENT_TYPE };
   }
 
-  #again(error: unknown): void {
-    this.#log.warn("metrics cannot be served; trying again", { error: describeError(error) });
+  #retryLater(error: unknown): void {
+    this.#log.warn("metrics cannot be served; retrying", { error: describeError(error) });
     this.#retry = setTimeout(() => this.start(), RETRY_MS);
   }
 }

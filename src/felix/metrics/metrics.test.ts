@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { DataplaneStats } from "../../dataplane/index.ts";
-import type { IpAddress } from "../../lib/ip.ts";
+import type { IpAddress } from "../../lib/ip/ip.ts";
 import { MetricsRegistry } from "../../lib/metrics.ts";
 import { dataplaneMetrics } from "./dataplane-metrics.ts";
 import { linuxMetrics, wireguardMetrics } from "./linux-metrics.ts";
@@ -8,7 +8,7 @@ import { processMetrics } from "./process-metrics.ts";
 
 const value = (page: string, name: string) => Number(new RegExp(`^${name} (.*)$`, "m").exec(page)?.[1]);
 
-test("FC-099 the process is measured as everywhere", () => {
+test("FC-099 process metrics have the standard names", () => {
   const registry = new MetricsRegistry();
   processMetrics(registry);
   const page = registry.render();
@@ -24,7 +24,7 @@ test("FC-099 the process is measured as everywhere", () => {
     expect(page).toContain(`\n${name} `);
 });
 
-test("FC-099 the dataplane's rounds are counted and timed", () => {
+test("FC-099 counts and times the dataplane's rounds", () => {
   const registry = new MetricsRegistry();
   let now = 0;
   const metrics = dataplaneMetrics(registry, () => now);
@@ -55,7 +55,7 @@ const NAMES = {
 };
 
 for (const backend of ["iptables", "nftables"] as const)
-  test(`FD-154 tables, sets, routes and calls are measured under the names dashboards know: ${backend}`, () => {
+  test(`FD-154 metrics of tables, sets, routes and calls have Calico's names: ${backend}`, () => {
     const registry = new MetricsRegistry();
     const stats = new DataplaneStats();
     const tables =
@@ -108,7 +108,7 @@ for (const backend of ["iptables", "nftables"] as const)
     expect(lines).toContain("felix_int_dataplane_iface_msg_batch_size_sum 4");
   });
 
-test("FD-154 FD-150 WireGuard's devices and peers are read when somebody asks", () => {
+test("FD-154 FD-150 reads WireGuard devices and peers at each scrape", () => {
   const registry = new MetricsRegistry();
   const peer = {
     publicKey: "peer",

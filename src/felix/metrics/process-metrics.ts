@@ -1,13 +1,13 @@
-// What the kernel knows about this process, by the names every exporter uses.
+// Metrics of this process from /proc, with the standard names of Prometheus clients.
 import { readdirSync, readFileSync } from "node:fs";
 import type { MetricsRegistry } from "../../lib/metrics.ts";
 
 const TICKS_PER_SECOND = 100;
-const PAGE = 4096;
+const PAGE_BYTES = 4096;
 
 export function processMetrics(registry: MetricsRegistry, proc = "/proc/self"): void {
   const stat = () => {
-    // The name in parentheses may hold blanks: fields are counted after it.
+    // The process name in parentheses may contain spaces, so fields are counted after it.
     const text = readFileSync(`${proc}/stat`, "utf8");
     return text
       .slice(text.lastIndexOf(")") + 2)
@@ -29,13 +29,13 @@ export function processMetrics(registry: MetricsRegistry, proc = "/proc/self"): 
     return ((fields[11] ?? 0) + (fields[12] ?? 0)) / TICKS_PER_SECOND;
   });
   one("process_virtual_memory_bytes", "Virtual memory in bytes.", "gauge", () => stat()[20] ?? 0);
-  one("process_resident_memory_bytes", "Resident memory in bytes.", "gauge", () => (stat()[21] ?? 0) * PAGE);
-  one("process_virtual_memory_max_bytes", "Most virtual memory it may have, in bytes.", "gauge", () =>
+  one("process_resident_memory_bytes", "Resident memory in bytes.", "gauge", () => (stat()[21] ?? 0) * PAGE_BYTES);
+  one("process_virtual_memory_max_bytes", "Limit of virtual memory in bytes.", "gauge", () =>
     limit("Max address space"),
   );
   one("process_open_fds", "Open file descriptors.", "gauge", () => readdirSync(`${proc}/fd`).length);
-  one("process_max_fds", "Most file descriptors it may have open.", "gauge", () => limit("Max open files"));
-  one("process_start_time_seconds", "When it started, in seconds since 1970.", "gauge", () => {
+  one("process_max_fds", "Limit of open file descriptors.", "gauge", () => limit("Max open files"));
+  one("process_start_time_seconds", "Start time of the process in seconds since 1970.", "gauge", () => {
     const boot = Number(/^btime (\d+)$/m.exec(readFileSync("/proc/stat", "utf8"))?.[1] ?? 0);
     return boot + (stat()[19] ?? 0) / TICKS_PER_SECOND;
   });
@@ -44,6 +44,6 @@ export function processMetrics(registry: MetricsRegistry, proc = "/proc/self"): 
       .split("\n")
       .slice(2)
       .reduce((sum, line) => sum + Number(line.split(":")[1]?.trim().split(/\s+/)[column] ?? 0), 0);
-  one("process_network_receive_bytes_total", "Bytes its network namespace received.", "counter", traffic(0));
-  one("process_network_transmit_bytes_total", "Bytes its network namespace sent.", "counter", traffic(8));
+  one("process_network_receive_bytes_total", "Bytes received in its network namespace.", "counter", traffic(0));
+  one("process_network_transmit_bytes_total", "Bytes sent in its network namespace.", "counter", traffic(8));
 }

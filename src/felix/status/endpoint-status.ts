@@ -1,14 +1,15 @@
-// Endpoint status in the datastore. Changes wait in a queue, one write at a time with a pause between, so that a storm
-// of them does not become a storm of writes. After the dataplane's first round, and now and then, what stands there for
-// this host is compared with what should.
+// Writes the status of endpoints to the datastore. Changes are queued and written sequentially, with a pause after each
+// write, to limit the load on the datastore. After the dataplane's first round, and periodically later, the stored statuses
+// of this host are compared with the desired ones.
 import type { DataplaneReport } from "../../calc/index.ts";
 import { type Datastore, NotFound, Unsupported } from "../../datastore/index.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
 import { pause } from "../../lib/retry.ts";
 import { type EndpointStatus, type HostEndpointStatusKey, keyPath, type WorkloadStatusKey } from "../../model/index.ts";
 
 type StatusKey = WorkloadStatusKey | HostEndpointStatusKey;
-const RESYNC_DELAYS = 180;
+/** Interval of the comparison, as a multiple of the delay between writes. */
+const RESYNC_INTERVAL_DELAYS = 180;
 const JITTER = 0.1;
 
 export interface EndpointStatusOptions {
@@ -23,8 +24,8 @@ export interface EndpointStatusOptions {
 
 export class EndpointStatusReporter {
   readonly #options: EndpointStatusOptions;
-  readonly #wanted = new Map<string, { readonly key: StatusKey; readonly status: EndpointStatus["status"] }>();
-  /** Keys to look at, in the order they changed. */
+  readonly #desired = new Map<string, { readonly key: StatusKey; readonly status: EndpointStatus["status"] }>();
+  /** Keys to write, in the order of their changes. */
   readonly #queue = new Map<string, StatusKey>();
   #wake: () => void = () => {};
   #isInSync = false;
@@ -54,17 +55,17 @@ export class EndpointStatusReporter {
 
   async run(signal: AbortSignal): Promise<void> {
     const { delayMs, random = Math.random, log } = this.#options;
-    let resyncAt = 0;
+    let resyncAtMs = 0;
     while (!signal.aborted) {
-      if (this.#isInSync && performance.now() >= resyncAt) {
-        resyncAt = performance.now() + RESYNC_DELAYS * delayMs;
+      if (this.#isInSync && performance.now() >= resyncAtMs) {
+        resyncAtMs = performance.now() + RESYNC_INTERVAL_DELAYS * delayMs;
         await this.#resync(signal).catch((error: unknown) =>
-          log.debug("endpoint status cannot be compared", { error: describeError(error) }),
+          log.debug("could not compare endpoint statuses", { error: describeError(error) }),
         );
       }
       const [next] = this.#queue;
       if (next === undefined) {
-        await this.#somethingToDo(signal, resyncAt);
+        await this.#waitForWork(signal, resyncAtMs);
         continue;
       }
       const [path, key] = next;
@@ -76,24 +77,24 @@ export class EndpointStatusReporter {
 
   #set(key: StatusKey, status: EndpointStatus["status"] | undefined): void {
     const path = keyPath(key);
-    if (status === undefined) this.#wanted.delete(path);
-    else this.#wanted.set(path, { key, status });
+    if (status === undefined) this.#desired.delete(path);
+    else this.#desired.set(path, { key, status });
     this.#queue.delete(path);
     this.#queue.set(path, key);
     this.#wake();
   }
 
-  /** Whether it is done with. */
+  /** @returns false if the write must be repeated */
   async #write(path: string, key: StatusKey, signal: AbortSignal): Promise<boolean> {
-    const wanted = this.#wanted.get(path);
+    const desired = this.#desired.get(path);
     try {
-      if (wanted === undefined) await this.#options.store.delete(key, { signal });
-      else await this.#options.store.apply({ key, value: { status: wanted.status } }, { signal });
+      if (desired === undefined) await this.#options.store.delete(key, { signal });
+      else await this.#options.store.apply({ key, value: { status: desired.status } }, { signal });
       return true;
     } catch (error) {
       if (error instanceof NotFound || error instanceof Unsupported) return true;
       if (!signal.aborted)
-        this.#options.log.debug("endpoint status cannot be written; trying again", {
+        this.#options.log.debug("could not write endpoint status; retrying", {
           key: path,
           error: describeError(error),
         });
@@ -101,24 +102,24 @@ export class EndpointStatusReporter {
     }
   }
 
-  /** Queues what stands in the datastore for this host and should not, or is missing there. */
+  /** Queues statuses of this host that are missing, different or superfluous in the datastore. */
   async #resync(signal: AbortSignal): Promise<void> {
     const { store, host, region } = this.#options;
-    const found = new Map<string, string>();
+    const stored = new Map<string, string>();
     for (const query of [
       { type: "workloadStatus", region, host },
       { type: "hostEndpointStatus", host },
     ] as const)
       for (const { key, value } of (await store.list(query, { signal })).items) {
         const path = keyPath(key);
-        found.set(path, value.status);
-        if (!this.#wanted.has(path)) this.#queue.set(path, key);
+        stored.set(path, value.status);
+        if (!this.#desired.has(path)) this.#queue.set(path, key);
       }
-    for (const [path, { key, status }] of this.#wanted) if (found.get(path) !== status) this.#queue.set(path, key);
+    for (const [path, { key, status }] of this.#desired) if (stored.get(path) !== status) this.#queue.set(path, key);
   }
 
-  async #somethingToDo(signal: AbortSignal, resyncAt: number): Promise<void> {
-    const waitMs = this.#isInSync ? Math.max(1, resyncAt - performance.now()) : 2 ** 30;
+  async #waitForWork(signal: AbortSignal, resyncAtMs: number): Promise<void> {
+    const waitMs = this.#isInSync ? Math.max(1, resyncAtMs - performance.now()) : 2 ** 30;
     await new Promise<void>((resolve) => {
       const timer = setTimeout(resolve, Math.min(waitMs, 2 ** 30));
       const done = () => {

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import type { SyncerUpdate } from "../../datastore/index.ts";
-import { HealthAggregator } from "../../lib/health.ts";
-import { createLogger } from "../../lib/log.ts";
+import { HealthAggregator } from "../../lib/http/health.ts";
+import { createLogger } from "../../lib/log/log.ts";
 import { OwnNodeReporter } from "./own-node.ts";
 
 const update = (name: string, exists: boolean): SyncerUpdate =>
@@ -19,14 +19,14 @@ function open() {
     host: "n1",
     log: createLogger({
       level: "info",
-      write: ({ level, sentence }) => lines.push(`${level} ${sentence.split(":")[0]}`),
+      write: ({ level, message }) => lines.push(`${level} ${message.split(":")[0]}`),
     }),
     health: () => health.register("Node", {}),
   });
   return { lines, health, reporter };
 }
 
-test("a Node that is deleted is reported once, in the log and on the health page, and when it is back", () => {
+test("reports a deleted Node once in the log and on the health page, and again when it exists", () => {
   const { lines, health, reporter } = open();
   reporter.onUpdates([update("n1", true), update("n2", true)]);
   reporter.onStatus("in-sync");
@@ -45,14 +45,14 @@ test("a Node that is deleted is reported once, in the log and on the health page
   expect(health.readiness().body).not.toContain("not in the datastore");
 });
 
-test("a Node that never was there is reported when the datastore is in sync, not before", () => {
+test("reports a Node that never existed once the datastore is in sync", () => {
   const { lines, reporter } = open();
   reporter.onStatus("resync");
   reporter.onUpdates([update("n2", true)]);
   expect(lines).toEqual([]);
   reporter.onStatus("in-sync");
   expect(lines).toHaveLength(1);
-  // The datastore cannot be followed for a while: that says nothing about the Node.
+  // While the datastore is unavailable, the state of the Node is unknown.
   reporter.onStatus("wait-for-ready");
   reporter.onStatus("in-sync");
   expect(lines).toHaveLength(1);

@@ -1,8 +1,8 @@
-// Reports when the datastore has no Node for this host: the agent goes on with what it has, but no other node sends
-// traffic to a host without a Node, and nothing else would show why.
+// Reports that the datastore has no Node for this host. Felix continues with its last state, but other nodes send no
+// traffic to a host without a Node, and nothing else would show the reason.
 import type { SyncerUpdate, SyncStatus } from "../../datastore/index.ts";
-import type { HealthReport } from "../../lib/health.ts";
-import type { Logger } from "../../lib/log.ts";
+import type { HealthReport } from "../../lib/http/health.ts";
+import type { Logger } from "../../lib/log/log.ts";
 
 export interface OwnNodeOptions {
   readonly host: string;
@@ -34,7 +34,7 @@ export class OwnNodeReporter {
     this.#report();
   }
 
-  /** Before the datastore is in sync, a missing Node may only not have arrived yet. */
+  /** Does nothing before the first sync, because the Node may still arrive. */
   #report(): void {
     if (!this.#isInSync || this.#isReported === !this.#exists) return;
     const { host, log, health } = this.#options;

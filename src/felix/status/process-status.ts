@@ -1,7 +1,7 @@
-// That this agent lives, for whoever watches the fleet: one copy that vanishes when nobody renews it, one that stays.
+// Writes Felix's process status to the datastore twice: one copy expires unless it is renewed, the other one stays.
 import type { DataplaneReport } from "../../calc/index.ts";
 import { type Datastore, Unsupported } from "../../datastore/index.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
 
 const WRITE_TIMEOUT_MS = 2000;
 
@@ -40,7 +40,7 @@ export class ProcessStatusReporter {
       this.#isFirst = false;
     } catch (error) {
       if (error instanceof Unsupported) this.#isSupported = false;
-      else log.debug("process status cannot be written", { error: describeError(error) });
+      else log.debug("could not write process status", { error: describeError(error) });
     }
   }
 }

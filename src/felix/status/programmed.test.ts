@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { DataplaneMessage, PolicyId } from "../../calc/index.ts";
 import type { SyncerUpdate } from "../../datastore/index.ts";
-import { silentLogger } from "../../lib/log.ts";
+import { silentLogger } from "../../lib/log/log.ts";
 import { MetricsRegistry } from "../../lib/metrics.ts";
 import { objectsLeftPerRound } from "../../lib/testing/heap-growth.ts";
 import { ProgrammedRevisions } from "./programmed.ts";
@@ -16,12 +16,12 @@ beforeEach(() => {
 afterEach(() => rmSync(prefix, { recursive: true, force: true }));
 
 const id: PolicyId = { kind: "NetworkPolicy", namespace: "ns", name: "web" };
-const policy = (revision: string, isThere = true) =>
-  ({ key: { type: "policy", ...id }, value: isThere ? {} : undefined, revision, change: "updated" }) as SyncerUpdate;
-const endpoint = (revision: string, host = "me", isThere = true) =>
+const policy = (revision: string, exists = true) =>
+  ({ key: { type: "policy", ...id }, value: exists ? {} : undefined, revision, change: "updated" }) as SyncerUpdate;
+const endpoint = (revision: string, host = "me", exists = true) =>
   ({
     key: { type: "workloadEndpoint", host, orchestrator: "k8s", workload: "ns/pod", endpoint: "eth0" },
-    value: isThere ? {} : undefined,
+    value: exists ? {} : undefined,
     revision,
     change: "updated",
   }) as SyncerUpdate;
@@ -48,7 +48,7 @@ function open() {
   return { programmed, files, registry };
 }
 
-test("a revision counts when the round that took its last message was written, not before", async () => {
+test("reports a revision after the round that applied its last message", async () => {
   const { programmed, files, registry } = open();
   programmed.start();
   programmed.onUpdates([policy("7"), endpoint("8"), endpoint("9", "other-host")]);
@@ -57,7 +57,7 @@ test("a revision counts when the round that took its last message was written, n
   programmed.onFlushed();
   programmed.onApplied({ messages: 1, ok: true });
   expect(await files()).toEqual([]);
-  programmed.onApplied({ messages: 2, ok: false }); // part of it failed
+  programmed.onApplied({ messages: 2, ok: false }); // the round failed partly
   expect(await files()).toEqual([]);
   expect(programmed.pending).toBe(2);
   programmed.onApplied({ messages: 2, ok: true });
@@ -67,20 +67,20 @@ test("a revision counts when the round that took its last message was written, n
   expect(page).toContain('felix_programmed_revision{kind="policy",name="NetworkPolicy/ns/web"} 7');
   expect(page).toContain('felix_programmed_revision{kind="endpoint",name="k8s ns/pod eth0"} 8');
   expect(page).toContain("felix_programming_seconds_count 1");
-  // A change that says nothing new to the kernel is enforced as it is.
+  // A change that needs no message is already enforced.
   programmed.onUpdates([policy("12")]);
   programmed.onFlushed();
   expect(await files()).toContain("NetworkPolicy/ns/web 12");
 });
 
-test("policies count while an endpoint here has them, endpoints while they are here", async () => {
+test("reports policies while they select a local endpoint, and endpoints while they are local", async () => {
   const { programmed, files } = open();
   programmed.start();
   programmed.onUpdates([policy("7"), endpoint("8")]);
   programmed.onFlushed();
   programmed.onApplied({ messages: 0, ok: true });
   expect(await files()).toEqual(["k8s ns/pod eth0 8"]);
-  programmed.onMessage(active); // an endpoint that it selects came
+  programmed.onMessage(active); // a selected endpoint was added
   programmed.onFlushed();
   expect(await files()).toHaveLength(1);
   programmed.onApplied({ messages: 1, ok: true });
@@ -92,7 +92,7 @@ test("policies count while an endpoint here has them, endpoints while they are h
   expect(await files()).toEqual([]);
 });
 
-test("what an earlier run left goes with the first round", async () => {
+test("deletes files of an earlier run after the first round", async () => {
   mkdirSync(join(prefix, "programmed/policies"), { recursive: true });
   writeFileSync(join(prefix, "programmed/policies/GlobalNetworkPolicy%2Fold"), '{"revision":"1"}');
   const { programmed, files } = open();
@@ -104,7 +104,7 @@ test("what an earlier run left goes with the first round", async () => {
   expect(await files()).toEqual(["NetworkPolicy/ns/web 7"]);
 });
 
-test("endpoints and policies that are gone leave nothing in memory, with and without files", async () => {
+test("deleted endpoints and policies leave nothing in memory, with and without files", async () => {
   for (const path of [prefix, ""]) {
     const programmed = new ProgrammedRevisions({ host: "me", prefix: path, log: silentLogger });
     programmed.start();
@@ -117,15 +117,15 @@ test("endpoints and policies that are gone leave nothing in memory, with and wit
           { key: { ...endpointKey, endpoint: "eth0" }, value, revision: String(number), change: "updated" },
           { key: { type: "policy", ...policyId }, value, revision: String(number), change: "updated" },
         ] as unknown as SyncerUpdate[];
-      const say = (type: "activePolicyUpdate" | "activePolicyRemove") => {
+      const sendAndApply = (type: "activePolicyUpdate" | "activePolicyRemove") => {
         programmed.onMessage({ type, id: policyId } as unknown as DataplaneMessage);
         programmed.onFlushed();
         programmed.onApplied({ messages: ++messages, ok: true });
       };
       programmed.onUpdates(updates({}));
-      say("activePolicyUpdate");
+      sendAndApply("activePolicyUpdate");
       programmed.onUpdates(updates(undefined));
-      say("activePolicyRemove");
+      sendAndApply("activePolicyRemove");
       await new Promise((resolve) => setImmediate(resolve));
     });
     expect(left).toBeLessThan(0.5);

@@ -1,21 +1,22 @@
-// Which revision of each local endpoint and active policy the kernel enforces: not what was asked for, what is there.
+// Reports the revision of each local endpoint and active policy that the kernel enforces, which may be older than the
+// revision in the datastore.
 //
 //   syncer: policy at revision 7 ─► graph flushed after message 120 ─► round applied messages up to 120 ─► programmed at 7
 //
-// A file each under `programmed/`, for scripts and people who wait, and the same in metrics. A revision counts when
-// everything that followed from it was written without a failure.
+// The revisions are in metrics and in one file each under `programmed/`, which scripts can wait for. A revision is reported
+// when all messages that result from it were applied without an error.
 import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { DataplaneMessage, PolicyId, WorkloadEndpointId } from "../../calc/index.ts";
 import type { SyncerUpdate } from "../../datastore/index.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
 import type { MetricsRegistry } from "../../lib/metrics.ts";
-import { replaceFile } from "../../lib/whole-file.ts";
+import { replaceFile } from "../../lib/files/replace-file.ts";
 import { endpointStatusFileName } from "../../model/index.ts";
 
 export interface ProgrammedOptions {
   readonly host: string;
-  /** The parent of the folder, such as /var/run/calico; nothing is written without. */
+  /** The parent of the folder, such as /var/run/calico; empty: write no files. */
   readonly prefix: string;
   readonly log: Logger;
   readonly now?: () => Date;
@@ -23,43 +24,45 @@ export interface ProgrammedOptions {
 
 interface Entry {
   readonly kind: "endpoint" | "policy";
-  /** What the file is called. */
+  /** File name. */
   readonly file: string;
-  /** As the calculation last heard of it. */
+  /** The latest revision that the calculation received; empty if the object does not exist. */
   revision: string;
-  /** As the kernel has it; nothing before the first time. */
+  /** The revision in the kernel; undefined before the first time. */
   programmed?: string;
-  /** Whether it matters on this host. */
+  /** The endpoint is on this host, or the policy is active here. */
   isLocal: boolean;
 }
 
-interface Awaited {
-  /** Messages that must have been applied. */
+/** Revisions whose messages have been sent to the dataplane. */
+interface SentRevisions {
+  /** The number of messages that must have been applied. */
   readonly messages: number;
   readonly revisions: ReadonlyMap<Entry, string>;
-  readonly since: number;
+  readonly sentAtMs: number;
 }
 
-const FILES_PER_TURN = 20;
+/** Number of files written before other tasks on the event loop may run. */
+const FILES_PER_SLICE = 20;
 const FOLDERS = { endpoint: "endpoints", policy: "policies" } as const;
 
 export class ProgrammedRevisions {
   readonly #options: ProgrammedOptions;
   readonly #entries = new Map<string, Entry>();
-  readonly #awaited: Awaited[] = [];
-  #heard = new Map<Entry, string>();
-  #messages = 0;
-  #applied = 0;
+  readonly #sent: SentRevisions[] = [];
+  #unsent = new Map<Entry, string>();
+  #sentMessages = 0;
+  #appliedMessages = 0;
   readonly #unwritten = new Set<Entry>();
   #isWriting = false;
-  #hasFailed = false;
+  #isFailureLogged = false;
   #observe: (seconds: number) => void = () => {};
 
   constructor(options: ProgrammedOptions) {
     this.#options = options;
   }
 
-  /** From the syncer, before the calculation sees them. */
+  /** Must be called with the syncer's updates, before the calculation processes them. */
   onUpdates(updates: readonly SyncerUpdate[]): void {
     for (const { key, value, revision } of updates) {
       let entry: Entry | undefined;
@@ -70,45 +73,45 @@ export class ProgrammedRevisions {
       }
       if (entry === undefined) continue;
       if (value === undefined) {
-        this.#forget(entry);
+        this.#onDeleted(entry);
         continue;
       }
       if (revision === undefined || revision === "") continue;
       entry.revision = revision;
-      this.#heard.set(entry, revision);
+      this.#unsent.set(entry, revision);
     }
   }
 
-  /** What the calculation tells the dataplane. */
+  /** Must be called for each message to the dataplane. */
   onMessage(message: DataplaneMessage): void {
-    this.#messages++;
+    this.#sentMessages++;
     if (message.type === "activePolicyUpdate") this.#setLocal(this.#policy(message.id), true);
     else if (message.type === "activePolicyRemove") this.#setLocal(this.#policy(message.id), false);
   }
 
-  /** The calculation has said all that follows from what it heard. */
+  /** Must be called when all messages that result from the updates so far have been sent. */
   onFlushed(): void {
-    if (this.#heard.size === 0) return;
-    this.#awaited.push({ messages: this.#messages, revisions: this.#heard, since: performance.now() });
-    this.#heard = new Map();
+    if (this.#unsent.size === 0) return;
+    this.#sent.push({ messages: this.#sentMessages, revisions: this.#unsent, sentAtMs: performance.now() });
+    this.#unsent = new Map();
     this.#settle();
   }
 
-  /** A round was written. @param messages how many messages it and all before it took */
+  /** Must be called after each round. `messages` is the number of messages that all rounds so far have applied. */
   onApplied(round: { readonly messages: number; readonly ok: boolean }): void {
     if (!round.ok) return;
-    this.#applied = round.messages;
+    this.#appliedMessages = round.messages;
     this.#settle();
   }
 
-  /** How many revisions wait for the kernel. */
+  /** The number of revisions that are not in the kernel yet. */
   get pending(): number {
-    return this.#awaited.reduce((sum, { revisions }) => sum + revisions.size, this.#heard.size);
+    return this.#sent.reduce((sum, { revisions }) => sum + revisions.size, this.#unsent.size);
   }
 
   measure(registry: MetricsRegistry): void {
-    const all = (kind: Entry["kind"]) => [...this.#entries.values()].filter((e) => e.kind === kind && isShown(e));
-    registry.collect("felix_programmed_revision", "Revision the kernel enforces.", "gauge", () =>
+    const all = (kind: Entry["kind"]) => [...this.#entries.values()].filter((e) => e.kind === kind && isReported(e));
+    registry.collect("felix_programmed_revision", "Revision that the kernel enforces.", "gauge", () =>
       (["endpoint", "policy"] as const).flatMap((kind) =>
         all(kind).map((e): [Record<string, string>, number] => [
           { kind, name: decodeURIComponent(e.file) },
@@ -119,11 +122,14 @@ export class ProgrammedRevisions {
     registry.collect("felix_programming_pending", "Revisions that are not in the kernel yet.", "gauge", () => [
       [{}, this.pending],
     ]);
-    const latency = registry.summary("felix_programming_seconds", "Seconds from a change's calculation to the kernel.");
+    const latency = registry.summary(
+      "felix_programming_seconds",
+      "Seconds from the calculation of a change until the kernel enforces it.",
+    );
     this.#observe = (seconds) => latency.observe(seconds);
   }
 
-  /** Files of an earlier run go; what is known comes. Called when the dataplane has its first round done. */
+  /** Deletes files of an earlier run. Must be called after the dataplane's first round. */
   start(): void {
     const { prefix, log } = this.#options;
     if (prefix === "") return;
@@ -131,21 +137,21 @@ export class ProgrammedRevisions {
       for (const [kind, folder] of Object.entries(FOLDERS)) {
         const path = join(prefix, "programmed", folder);
         mkdirSync(path, { recursive: true, mode: 0o755 });
-        const wanted = new Set(
-          [...this.#entries.values()].filter((e) => e.kind === kind && isShown(e)).map((e) => e.file),
+        const desired = new Set(
+          [...this.#entries.values()].filter((e) => e.kind === kind && isReported(e)).map((e) => e.file),
         );
-        for (const name of readdirSync(path)) if (!wanted.has(name)) rmSync(join(path, name), { force: true });
+        for (const name of readdirSync(path)) if (!desired.has(name)) rmSync(join(path, name), { force: true });
       }
     } catch (error) {
-      log.warn("programmed revisions cannot be written to files", { error: describeError(error) });
-      this.#hasFailed = true;
+      log.warn("could not write programmed revisions to files", { error: describeError(error) });
+      this.#isFailureLogged = true;
     }
   }
 
   #settle(): void {
-    for (let next = this.#awaited[0]; next !== undefined && next.messages <= this.#applied; next = this.#awaited[0]) {
-      this.#awaited.shift();
-      this.#observe((performance.now() - next.since) / 1000);
+    for (let next = this.#sent[0]; next !== undefined && next.messages <= this.#appliedMessages; next = this.#sent[0]) {
+      this.#sent.shift();
+      this.#observe((performance.now() - next.sentAtMs) / 1000);
       for (const [entry, revision] of next.revisions) {
         if (entry.programmed === revision) continue;
         entry.programmed = revision;
@@ -158,12 +164,12 @@ export class ProgrammedRevisions {
   #setLocal(entry: Entry, isLocal: boolean): void {
     if (entry.isLocal === isLocal) return;
     entry.isLocal = isLocal;
-    // It takes effect with a round to come: then it counts, whatever its age.
+    // The policy takes effect with a later round, even if its revision is old.
     if (isLocal && entry.revision !== "") {
       delete entry.programmed;
-      this.#heard.set(entry, entry.revision);
+      this.#unsent.set(entry, entry.revision);
     } else this.#queueWrite(entry);
-    this.#dropIfGone(entry);
+    this.#removeIfUnused(entry);
   }
 
   #policy({ kind, namespace, name }: PolicyId): Entry {
@@ -179,17 +185,17 @@ export class ProgrammedRevisions {
     if (entry === undefined) this.#entries.set(key, (entry = { kind, file, revision: "", isLocal: false }));
     return entry;
   }
-  /** The datastore no longer has it. A policy stays until the calculation removes it from the dataplane. */
-  #forget(entry: Entry): void {
+  /** The object was deleted from the datastore. A policy stays local until the calculation removes it. */
+  #onDeleted(entry: Entry): void {
     if (!entry.isLocal) delete entry.programmed;
     entry.revision = "";
-    this.#heard.delete(entry);
+    this.#unsent.delete(entry);
     if (!entry.isLocal) this.#queueWrite(entry);
-    this.#dropIfGone(entry);
+    this.#removeIfUnused(entry);
   }
 
-  /** Its file, if there is one, is removed by the write that is already queued. */
-  #dropIfGone(entry: Entry): void {
+  /** If the entry has a file, the queued write deletes the file. */
+  #removeIfUnused(entry: Entry): void {
     const key = keyOf(entry);
     if (!entry.isLocal && entry.revision === "" && this.#entries.get(key) === entry) this.#entries.delete(key);
   }
@@ -198,13 +204,13 @@ export class ProgrammedRevisions {
     if (this.#options.prefix !== "") this.#unwritten.add(entry);
   }
 
-  /** A few at a time: nobody's packet waits for a file. */
+  /** Writes a few files at a time, so that other work is not delayed. */
   #writeSoon(): void {
     if (this.#isWriting || this.#unwritten.size === 0) return;
     this.#isWriting = true;
     setImmediate(() => {
       this.#isWriting = false;
-      let left = FILES_PER_TURN;
+      let left = FILES_PER_SLICE;
       for (const entry of this.#unwritten) {
         if (left-- === 0) break;
         this.#unwritten.delete(entry);
@@ -218,16 +224,16 @@ export class ProgrammedRevisions {
     const { prefix, log, now = () => new Date() } = this.#options;
     const path = join(prefix, "programmed", FOLDERS[entry.kind], entry.file);
     try {
-      if (!isShown(entry)) return rmSync(path, { force: true });
+      if (!isReported(entry)) return rmSync(path, { force: true });
       replaceFile(path, JSON.stringify({ revision: entry.programmed, programmedAt: now().toISOString() }));
-      this.#hasFailed = false;
+      this.#isFailureLogged = false;
     } catch (error) {
-      if (!this.#hasFailed)
-        log.warn("a programmed revision cannot be written to its file", { path, error: describeError(error) });
-      this.#hasFailed = true;
+      if (!this.#isFailureLogged)
+        log.warn("could not write a programmed revision to its file", { path, error: describeError(error) });
+      this.#isFailureLogged = true;
     }
   }
 }
 
 const keyOf = ({ kind, file }: Pick<Entry, "kind" | "file">): string => `${kind} ${file}`;
-const isShown = (entry: Entry): boolean => entry.isLocal && entry.programmed !== undefined;
+const isReported = (entry: Entry): boolean => entry.isLocal && entry.programmed !== undefined;

@@ -1,8 +1,8 @@
-// Where the dataplane's reports go.
+// Passes the dataplane's reports to the status reporters.
 import type { DataplaneReport } from "../../calc/index.ts";
 import type { Datastore } from "../../datastore/index.ts";
-import type { Logger } from "../../lib/log.ts";
-import type { FelixConfig } from "../config/index.ts";
+import type { Logger } from "../../lib/log/log.ts";
+import type { FelixConfig } from "../../model/index.ts";
 import { keepAliveFile } from "./alive-file.ts";
 import { EndpointStatusReporter } from "./endpoint-status.ts";
 import { ProcessStatusReporter, statusRegion } from "./process-status.ts";
@@ -14,14 +14,14 @@ export interface StatusReporters {
   run(signal: AbortSignal): Promise<void>;
 }
 
-export function createStatusReporters(given: {
+export function createStatusReporters(options: {
   readonly config: FelixConfig;
   readonly store: Datastore;
   readonly log: Logger;
   readonly onNoNode: (reason: string) => void;
 }): StatusReporters {
-  const { config, store, onNoNode } = given;
-  const log = given.log.with({ part: "status" });
+  const { config, store, onNoNode } = options;
+  const log = options.log.with({ part: "status" });
   const host = config.FelixHostname;
   const region = statusRegion(config.OpenstackRegion);
   const prefix = config.EndpointStatusPathPrefix;
@@ -33,7 +33,7 @@ export function createStatusReporters(given: {
   const wireguard = new WireguardKeyReporter({ store, host, log, onNoNode });
   return {
     onReport: (report) => {
-      files?.onReport(report); // first: somebody may be waiting for it
+      files?.onReport(report); // first, because the CNI plugin may be waiting for the file
       endpoints?.onReport(report);
       processes.onReport(report);
       wireguard.onReport(report);

@@ -1,11 +1,12 @@
-// One small file per workload endpoint that is up, for whoever waits for its policy: the CNI plugin, and BIRD's peers.
-// The folder holds exactly the endpoints that are up: what does not belong is removed, what is missing comes back.
+// Writes one small file per workload endpoint that is up. The CNI plugin waits for this file; the BGP service reads the
+// endpoint's BGP peer from it. The folder contains exactly the endpoints that are up: other files are deleted, and missing
+// files are written again.
 import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import type { DataplaneReport, ProtoWorkloadEndpoint } from "../../calc/index.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
 import { aborted, backoffDelay } from "../../lib/retry.ts";
-import { readIfThere, replaceFile } from "../../lib/whole-file.ts";
+import { readFileIfExists, replaceFile } from "../../lib/files/replace-file.ts";
 import { endpointStatusFileName } from "../../model/index.ts";
 
 const RECHECK_MS = 10_000;
@@ -14,7 +15,7 @@ const RETRY = { firstMs: 50, maxMs: 5000, factor: 10 };
 export class StatusFiles {
   readonly #folder: string;
   readonly #log: Logger;
-  readonly #wanted = new Map<string, string>();
+  readonly #desired = new Map<string, string>();
   #isInSync = false;
   #failures = 0;
   #timer: ReturnType<typeof setTimeout> | undefined;
@@ -30,17 +31,18 @@ export class StatusFiles {
     switch (report.type) {
       case "workloadEndpointStatus": {
         const name = endpointStatusFileName(report.id);
-        if (report.status === "up" && report.endpoint !== undefined) this.#wanted.set(name, contentOf(report.endpoint));
-        else this.#wanted.delete(name);
+        if (report.status === "up" && report.endpoint !== undefined)
+          this.#desired.set(name, contentOf(report.endpoint));
+        else this.#desired.delete(name);
         return this.#attempt(() => this.#sync(name));
       }
       case "workloadEndpointStatusRemove": {
         const name = endpointStatusFileName(report.id);
-        this.#wanted.delete(name);
+        this.#desired.delete(name);
         return this.#attempt(() => this.#sync(name));
       }
       case "dataplaneInSync":
-        // Before this the files of the last run are still the best news there is.
+        // Before this report, the files of the previous run are kept, because they are more accurate than none.
         this.#isInSync = true;
         return this.#attempt(() => this.#syncAll());
       default:
@@ -62,18 +64,18 @@ export class StatusFiles {
       this.#failures = 0;
     } catch (error) {
       if (this.#failures === 0)
-        this.#log.warn("endpoint status cannot be written; trying again", { error: describeError(error) });
+        this.#log.warn("could not write endpoint status files; retrying", { error: describeError(error) });
       waitMs = backoffDelay(RETRY, this.#failures++);
     }
     clearTimeout(this.#timer);
     this.#timer = setTimeout(() => this.#attempt(() => this.#syncAll()), waitMs);
   }
 
-  /** A name that no file can have (a pod's may be longer than any) keeps no other out. */
+  /** A name that is too long for a file (a pod's name may be) does not prevent the other files. */
   #syncAll(): void {
     mkdirSync(this.#folder, { recursive: true, mode: 0o755 });
     const failures: unknown[] = [];
-    for (const name of new Set([...readdirSync(this.#folder), ...this.#wanted.keys()]))
+    for (const name of new Set([...readdirSync(this.#folder), ...this.#desired.keys()]))
       try {
         this.#sync(name);
       } catch (error) {
@@ -84,13 +86,13 @@ export class StatusFiles {
 
   #sync(name: string): void {
     const path = join(this.#folder, name);
-    const wanted = this.#wanted.get(name);
-    if (wanted === undefined) rmSync(path, { force: true });
-    else if (readIfThere(path) !== wanted) replaceFile(path, wanted);
+    const desired = this.#desired.get(name);
+    if (desired === undefined) rmSync(path, { force: true });
+    else if (readFileIfExists(path) !== desired) replaceFile(path, desired);
   }
 }
 
-/** What is empty is left out. */
+/** Omits empty fields. */
 function contentOf(endpoint: ProtoWorkloadEndpoint): string {
   const { name, mac, ipv4Nets, ipv6Nets, localBgpPeer } = endpoint;
   return JSON.stringify({
@@ -98,6 +100,6 @@ function contentOf(endpoint: ProtoWorkloadEndpoint): string {
     ...(mac !== "" && { mac }),
     ...(ipv4Nets.length > 0 && { ipv4Nets }),
     ...(ipv6Nets.length > 0 && { ipv6Nets }),
-    ...(localBgpPeer !== undefined && { bgpPeerName: localBgpPeer.bgpPeerName }),
+    bgpPeerName: localBgpPeer?.bgpPeerName,
   });
 }

@@ -4,8 +4,8 @@ import { join } from "node:path";
 import { expect, test } from "bun:test";
 import type { DataplaneReport, ProtoWorkloadEndpoint } from "../../calc/index.ts";
 import { Conflict, type Datastore, openSqliteInMemory } from "../../datastore/index.ts";
-import type { Cidr } from "../../lib/ip.ts";
-import { silentLogger as log } from "../../lib/log.ts";
+import type { Cidr } from "../../lib/ip/ip.ts";
+import { silentLogger as log } from "../../lib/log/log.ts";
 import { eventually } from "../../lib/testing/eventually.ts";
 import type { ResourceKey } from "../../model/index.ts";
 import { keepAliveFile } from "./alive-file.ts";
@@ -21,16 +21,16 @@ const endpoint = {
   ipv4Nets: ["10.0.0.1/32" as Cidr],
   ipv6Nets: [] as Cidr[],
 } as unknown as ProtoWorkloadEndpoint;
-const up = (given = endpoint): DataplaneReport => ({
+const up = (value = endpoint): DataplaneReport => ({
   type: "workloadEndpointStatus",
   id,
   status: "up",
-  endpoint: given,
+  endpoint: value,
 });
 const down: DataplaneReport = { type: "workloadEndpointStatus", id, status: "down" };
 
 /** The datastore with some of its operations replaced. */
-const withOther = (store: Datastore, other: Partial<Datastore>): Datastore =>
+const withReplaced = (store: Datastore, other: Partial<Datastore>): Datastore =>
   new Proxy(store, {
     get: (target, name) => {
       const value: unknown = Reflect.get(other, name) ?? Reflect.get(target, name);
@@ -42,7 +42,7 @@ function folder(): { readonly path: string } & Disposable {
   return { path, [Symbol.dispose]: () => rmSync(path, { recursive: true }) };
 }
 
-/** It looks after its folder until it is let go: then the folder can go too. */
+/** Maintains its folder until it is disposed; then the folder can be deleted. */
 function statusFiles(path: string): Pick<StatusFiles, "onReport"> & Disposable {
   const files = new StatusFiles(path, log);
   const ending = new AbortController();
@@ -50,7 +50,7 @@ function statusFiles(path: string): Pick<StatusFiles, "onReport"> & Disposable {
   return { onReport: (report) => files.onReport(report), [Symbol.dispose]: () => ending.abort() };
 }
 
-test("FC-104 a file per endpoint that is up, none before the dataplane's first round, strays removed", () => {
+test("FC-104 writes a file per endpoint that is up, after the dataplane's first round, and deletes other files", () => {
   using temporary = folder();
   const { path } = temporary;
   const dir = join(path, "endpoint-status");
@@ -80,7 +80,7 @@ test("FC-104 a file per endpoint that is up, none before the dataplane's first r
   expect(readdirSync(dir)).toEqual([]);
 });
 
-test("a pod whose name no file can have keeps no other pod's file out", () => {
+test("a pod name that is too long for a file does not prevent the files of other pods", () => {
   using temporary = folder();
   using files = statusFiles(temporary.path);
   const long = { ...id, workload: `${"n".repeat(63)}/${"p".repeat(253)}` };
@@ -90,9 +90,9 @@ test("a pod whose name no file can have keeps no other pod's file out", () => {
   expect(readdirSync(join(temporary.path, "endpoint-status"))).toEqual(["k8s default%2Fpod-1 eth0"]);
 });
 
-test("FC-104 a folder that cannot be written is tried again", async () => {
+test("FC-104 retries a folder that cannot be written", async () => {
   using temporary = folder();
-  writeFileSync(join(temporary.path, "endpoint-status"), "in the way");
+  writeFileSync(join(temporary.path, "endpoint-status"), "not a folder");
   using files = statusFiles(temporary.path);
   files.onReport(up());
   files.onReport({ type: "dataplaneInSync" });
@@ -106,7 +106,7 @@ test("FC-104 a folder that cannot be written is tried again", async () => {
   });
 });
 
-test("the agent says by a fresh file that it runs, and takes it away", async () => {
+test("keeps the alive file recent and deletes it on shutdown", async () => {
   using temporary = folder();
   const stop = new AbortController();
   const done = keepAliveFile(join(temporary.path, "run"), stop.signal);
@@ -127,7 +127,7 @@ const statusesIn = async (store: Datastore) => {
   );
 };
 
-test("FC-103 endpoint status reaches the datastore, is repaired, and strays of this host go", async () => {
+test("FC-103 writes endpoint statuses to the datastore, restores deleted ones, deletes superfluous ones of this host", async () => {
   const store = await openSqliteInMemory();
   const workload = (host: string, name: string) =>
     ({
@@ -167,10 +167,10 @@ test("FC-103 endpoint status reaches the datastore, is repaired, and strays of t
   await running;
 });
 
-test("FC-103 a write that fails is tried again", async () => {
+test("FC-103 retries a failed write", async () => {
   const store = await openSqliteInMemory();
   let failures = 3;
-  const flaky: Datastore = withOther(store, {
+  const flaky: Datastore = withReplaced(store, {
     apply: (entry, options) => {
       if (failures-- > 0) return Promise.reject(new Error("no"));
       return store.apply(entry, options);
@@ -185,7 +185,7 @@ test("FC-103 a write that fails is tried again", async () => {
   await running;
 });
 
-test("FC-101 process status: one copy that vanishes, one that stays, the first marked", async () => {
+test("FC-101 writes the process status twice, and marks the first update", async () => {
   const store = await openSqliteInMemory();
   const region = statusRegion("eu");
   const reporter = new ProcessStatusReporter({ store, host: "here", region, ttlSeconds: 90, log });
@@ -198,7 +198,7 @@ test("FC-101 process status: one copy that vanishes, one that stays, the first m
   expect(statusRegion("")).toBe("no-region");
 });
 
-test("FC-102 the WireGuard keys go to the Node, each family by itself, through conflicts", async () => {
+test("FC-102 writes the WireGuard key of each IP family to the Node, and retries after conflicts", async () => {
   const store = await openSqliteInMemory();
   const key: ResourceKey = { type: "resource", kind: "Node", name: "here" };
   await store.create({
@@ -206,7 +206,7 @@ test("FC-102 the WireGuard keys go to the Node, each family by itself, through c
     value: { apiVersion: "projectcalico.org/v3", kind: "Node", metadata: { name: "here" }, spec: {} },
   });
   let conflicts = 2;
-  const contested: Datastore = withOther(store, {
+  const contested: Datastore = withReplaced(store, {
     update: (entry, options) => {
       if (conflicts-- > 0) return Promise.reject(new Conflict("Node(here)"));
       return store.update(entry, options);
@@ -220,7 +220,7 @@ test("FC-102 the WireGuard keys go to the Node, each family by itself, through c
   );
 });
 
-test("FC-102 a key without a Node is a reason to start again", async () => {
+test("FC-102 reports a key without a Node, so that Felix restarts", async () => {
   const reasons: string[] = [];
   const store = await openSqliteInMemory();
   const reporter = new WireguardKeyReporter({ store, host: "here", log, onNoNode: (reason) => reasons.push(reason) });

@@ -1,10 +1,10 @@
-// The host's WireGuard public keys in its Node, where the others read them. Each family goes its own way: one that
-// cannot be written does not hold up the other.
+// Writes the host's WireGuard public keys to its Node, where other nodes read them. The IP families are independent: if
+// the key of one cannot be written, the other one is not delayed.
 import type { DataplaneReport } from "../../calc/index.ts";
 import { Conflict, type Datastore, NotFound } from "../../datastore/index.ts";
-import { describeError, type Logger } from "../../lib/log.ts";
+import { describeError, type Logger } from "../../lib/log/log.ts";
 import { pause } from "../../lib/retry.ts";
-import type { Resource, ResourceKey } from "../../model/index.ts";
+import { ignoreUnreadable, readNode, type ResourceKey, withStatusFields } from "../../model/index.ts";
 
 const ATTEMPTS = 3;
 const RETRY_MS = 2000;
@@ -14,7 +14,7 @@ export interface WireguardKeyOptions {
   readonly store: Datastore;
   readonly host: string;
   readonly log: Logger;
-  /** A key without a Node to put it in. */
+  /** The Node that should contain the key does not exist. */
   readonly onNoNode: (reason: string) => void;
   readonly retryMs?: number;
   readonly random?: () => number;
@@ -22,8 +22,8 @@ export interface WireguardKeyOptions {
 
 export class WireguardKeyReporter {
   readonly #options: WireguardKeyOptions;
-  readonly #wanted = new Map<4 | 6, string>();
-  readonly #working = new Set<4 | 6>();
+  readonly #desired = new Map<4 | 6, string>();
+  readonly #busy = new Set<4 | 6>();
   #signal: AbortSignal = new AbortController().signal;
 
   constructor(options: WireguardKeyOptions) {
@@ -36,55 +36,54 @@ export class WireguardKeyReporter {
 
   onReport(report: DataplaneReport): void {
     if (report.type !== "wireguardStatus") return;
-    this.#wanted.set(report.ipVersion, report.publicKey);
-    if (!this.#working.has(report.ipVersion)) void this.#work(report.ipVersion);
+    this.#desired.set(report.ipVersion, report.publicKey);
+    if (!this.#busy.has(report.ipVersion)) void this.#writeUntilDone(report.ipVersion);
   }
 
-  async #work(version: 4 | 6): Promise<void> {
+  async #writeUntilDone(version: 4 | 6): Promise<void> {
     const { log, retryMs = RETRY_MS, random = Math.random } = this.#options;
-    this.#working.add(version);
+    this.#busy.add(version);
     for (
-      let key = this.#wanted.get(version);
+      let key = this.#desired.get(version);
       key !== undefined && !this.#signal.aborted;
-      key = this.#wanted.get(version)
+      key = this.#desired.get(version)
     ) {
       try {
         await this.#write(version, key);
-        if (this.#wanted.get(version) === key) this.#wanted.delete(version);
+        if (this.#desired.get(version) === key) this.#desired.delete(version);
       } catch (error) {
-        log.warn("the WireGuard key cannot be written to the node; trying again", {
+        log.warn("could not write the WireGuard key to the Node; retrying", {
           version,
           error: describeError(error),
         });
         await pause(retryMs * (1 + random()), this.#signal);
       }
     }
-    this.#working.delete(version);
+    this.#busy.delete(version);
   }
 
   async #write(version: 4 | 6, publicKey: string): Promise<void> {
     const { store, host, onNoNode } = this.#options;
-    const isThere = await writeWireguardKey({ store, host, version, publicKey, signal: this.#signal });
-    if (!isThere && publicKey !== "") onNoNode(`there is no Node ${host} to hold the WireGuard key`);
+    const exists = await writeWireguardKey({ store, host, version, publicKey, signal: this.#signal });
+    if (!exists && publicKey !== "") onNoNode(`Node ${host}, which should contain the WireGuard key, does not exist`);
   }
 }
 
-/** Writes the key, empty for none, unless the Node has it. @returns false when there is no such Node */
-export async function writeWireguardKey(given: {
+/** Writes the key (empty: none) unless the Node already has it. @returns false if the Node does not exist */
+export async function writeWireguardKey(inputs: {
   readonly store: Datastore;
   readonly host: string;
   readonly version: 4 | 6;
   readonly publicKey: string;
   readonly signal: AbortSignal;
 }): Promise<boolean> {
-  const { store, host, version, publicKey, signal } = given;
+  const { store, host, version, publicKey, signal } = inputs;
   const key: ResourceKey = { type: "resource", kind: "Node", name: host };
   for (let attempt = 1; ; attempt++) {
     try {
       const { value, revision } = await store.get(key, { signal });
-      const status = (value.status ?? {}) as Record<string, unknown>;
-      if ((status[FIELDS[version]] ?? "") === publicKey) return true;
-      const changed: Resource = { ...value, status: { ...status, [FIELDS[version]]: publicKey } };
+      if ((readNode(value, ignoreUnreadable).wireguardKeys[version] ?? "") === publicKey) return true;
+      const changed = withStatusFields(value, { [FIELDS[version]]: publicKey });
       await store.update({ key, value: changed, revision }, { signal });
       return true;
     } catch (error) {

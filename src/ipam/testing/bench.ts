@@ -1,9 +1,9 @@
 // A small cluster for tests: pools and nodes in a memory datastore, an IPAM of any host, a clock that stands still.
 import type { Datastore } from "../../datastore/index.ts";
-import { type IpVersion, parseAddress, parseCidr } from "../../lib/ip.ts";
+import { type IpVersion, parseAddress, parseCidr } from "../../lib/ip/ip.ts";
 import type { Block, BlockAffinity, IpamConfig, IpamHandle, KindName, Labels } from "../../model/index.ts";
 import { Ipam } from "../ipam.ts";
-import type { AssignmentCache } from "../assignment-cache.ts";
+import type { AssignmentCache } from "../assign/assignment-cache.ts";
 import { MemoryDatastore } from "./memory-datastore.ts";
 
 export class TestCluster {

@@ -1,6 +1,6 @@
 // What must hold in the datastore at every moment, whatever has been interrupted.
 import type { Stored } from "../../datastore/index.ts";
-import { type Cidr, cidrSize } from "../../lib/ip.ts";
+import { type Cidr, cidrSize } from "../../lib/ip/ip.ts";
 import type { Block, BlockAffinity, IpamHandle } from "../../model/index.ts";
 
 /** One sentence per violation; none = all is well. */

@@ -15,7 +15,7 @@ import {
   type Watch,
   type Write,
 } from "../../datastore/index.ts";
-import { ipVersion } from "../../lib/ip.ts";
+import { ipVersion } from "../../lib/ip/ip.ts";
 import type { StoredKey, StoredQuery } from "../../model/index.ts";
 
 export interface Operation {

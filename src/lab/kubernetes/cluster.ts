@@ -63,7 +63,7 @@ export class KubernetesCluster implements ControlPlane {
       encoding: "utf8",
       env: baseEnvironment(),
       maxBuffer: 256 * 1024 * 1024,
-      ...(input === undefined ? {} : { input }),
+      input,
     });
     return { code: result.status ?? 1, stdout: result.stdout, stderr: result.stderr };
   }

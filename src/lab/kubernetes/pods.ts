@@ -1,7 +1,7 @@
 // Pods of a cluster: real Pods, made by the API server, the scheduler and a kubelet. Whoever made one, it is a pod of
 // the lab as soon as it runs with an address of its own.
 import { readdirSync } from "node:fs";
-import { NetworkNamespace, openRouteKernel } from "../../kernel/index.ts";
+import { NetworkNamespace, openRtnetlink } from "../../kernel/index.ts";
 import type { LabPod, NewPod } from "../folder.ts";
 import { namespacesSeenBy } from "../process.ts";
 import type { KubernetesCluster } from "./cluster.ts";
@@ -88,7 +88,7 @@ function namesByAddress(folder: string): Map<string, string> {
   for (const name of readdirSync(folder)) {
     try {
       using namespace = NetworkNamespace.open(`${folder}/${name}`);
-      using kernel = openRouteKernel(namespace);
+      using kernel = openRtnetlink(namespace);
       for (const { address } of kernel.addresses.list()) names.set(address, name);
     } catch {
       // a pod that went away while we looked

@@ -1,45 +1,48 @@
-// How tests wait: for a condition, never for a time that happened to be long enough.
+// Waits for conditions in tests, instead of sleeping for a fixed time.
 import { delay } from "../retry.ts";
 
-const FIRST_PAUSE_MS = 1;
-const LONGEST_PAUSE_MS = 50;
+const FIRST_DELAY_MS = 1;
+const MAX_DELAY_MS = 50;
 
 /**
- * Waits until `attempt` gives something (neither undefined nor false), and gives it.
- * @throws after the time, with `what` or the text of the condition
+ * Calls `attempt` until it returns a value other than undefined and false, and returns that value.
+ * @throws Error after `withinMs`, with `what` or the source text of `attempt`
  */
 export async function eventually<T>(
   attempt: () => T | undefined | false | Promise<T | undefined | false>,
   withinMs = 20_000,
   what?: string,
 ): Promise<T> {
-  for await (const _ of turns(withinMs)) {
+  for await (const _ of polls(withinMs)) {
     const value = await attempt();
     if (value !== undefined && value !== false) return value;
   }
   throw new Error(`not within ${withinMs} ms: ${what ?? attempt.toString()}`);
 }
 
-/** Looks until what it sees is right, and gives it; on time-out says what was seen last. */
-export async function lookUntil<T>(
-  look: () => T | Promise<T>,
-  isRight: (seen: T) => boolean,
+/**
+ * Calls `read` until `isExpected` accepts its value, and returns that value.
+ * @throws Error after `withinMs`, with the last value
+ */
+export async function pollUntil<T>(
+  read: () => T | Promise<T>,
+  isExpected: (value: T) => boolean,
   withinMs = 20_000,
 ): Promise<T> {
-  let seen: T | undefined;
-  for await (const _ of turns(withinMs)) {
-    seen = await look();
-    if (isRight(seen)) return seen;
+  let value: T | undefined;
+  for await (const _ of polls(withinMs)) {
+    value = await read();
+    if (isExpected(value)) return value;
   }
-  throw new Error(`not within ${withinMs} ms; last seen: ${JSON.stringify(seen)}`);
+  throw new Error(`not within ${withinMs} ms; last value: ${JSON.stringify(value)}`);
 }
 
-/** Often at first, then less and less: what is quick is seen at once, what is slow is not disturbed. */
-async function* turns(withinMs: number): AsyncGenerator<void> {
-  const end = performance.now() + withinMs;
-  for (let pauseMs = FIRST_PAUSE_MS; ; pauseMs = Math.min(pauseMs * 1.5, LONGEST_PAUSE_MS)) {
+/** Yields at growing intervals, so that fast conditions are noticed at once and slow ones cost little CPU time. */
+async function* polls(withinMs: number): AsyncGenerator<void> {
+  const deadlineMs = performance.now() + withinMs;
+  for (let delayMs = FIRST_DELAY_MS; ; delayMs = Math.min(delayMs * 1.5, MAX_DELAY_MS)) {
     yield;
-    if (performance.now() > end) return;
-    await delay(pauseMs);
+    if (performance.now() > deadlineMs) return;
+    await delay(delayMs);
   }
 }

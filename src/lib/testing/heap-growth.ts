@@ -1,13 +1,13 @@
-// Finds leaks: counts the objects that stay in the JavaScript heap after something was done many times.
+// Detects memory leaks in tests: counts the objects that remain on the JavaScript heap after many repetitions.
 import { heapStats } from "bun:jsc";
 
 const WARM_UP_ROUNDS = 1000;
 const ROUNDS = 4000;
 
 /**
- * Returns how many objects (also strings) each round leaves behind. Code that keeps nothing returns about 0: growth of
- * the runtime's own caches is spread over many rounds.
- * @param round what is repeated; called with a new number each time, to make new names of
+ * Returns the number of objects, including strings, that remain after each round. It is about 0 for code without leaks,
+ * because growth of the runtime's own caches is divided by the number of rounds.
+ * @param round the repeated code; it receives a new number each time, from which it can derive new names
  */
 export async function objectsLeftPerRound(round: (number: number) => void | Promise<void>): Promise<number> {
   let number = 0;

@@ -1,9 +1,9 @@
-// The fields of an encoded message without its schema, for tests.
-import { ProtoReader } from "../protobuf.ts";
+// Lists the fields of an encoded Protocol Buffers message without its schema, for tests.
+import { ProtoReader } from "../encoding/protobuf.ts";
 
 export interface RawField {
   readonly number: number;
-  /** Bytes of a text, of bytes or of a message; otherwise a number. Fixed-width numbers are read as 0. */
+  /** The bytes of a string, bytes or message field; otherwise a number. Fixed-width numbers are read as 0. */
   readonly value: Buffer | number;
 }
 
@@ -18,12 +18,12 @@ export function rawFields(bytes: Uint8Array): RawField[] {
 function valueOf(reader: ProtoReader): RawField["value"] {
   if (reader.hasLength) return reader.bytes();
   if (reader.isVarint) return Number(reader.bigint());
-  reader.passOver();
+  reader.skip();
   return 0;
 }
 
-/** @throws if the field holds a number */
+/** @throws Error if the field is a number */
 export function bytesOf(field: RawField | undefined): Buffer {
-  if (field === undefined || typeof field.value === "number") throw new Error(`field ${field?.number} holds no bytes`);
+  if (field === undefined || typeof field.value === "number") throw new Error(`field ${field?.number} has no bytes`);
   return field.value;
 }

@@ -1,5 +1,5 @@
 // BGPConfiguration: BGP settings of the cluster (`default`) or of one node (`node.<name>`).
-import { isCommunity, isInterfacePattern } from "../formats.ts";
+import { isCommunity, isInterfacePattern } from "../validation/formats.ts";
 import {
   address,
   anyCase,

@@ -1,6 +1,6 @@
 // BGPFilter: which routes sessions accept and announce.
-import type { IpVersion } from "../../lib/ip.ts";
-import { isCommunity, isInterfacePattern } from "../formats.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
+import { isCommunity, isInterfacePattern } from "../validation/formats.ts";
 import { asNumber, choice, field, integer, list, maskedNetwork, matching, object, pointer } from "./fields.ts";
 import { defineKind, type ResourceFor, type RuleContext, type Stored } from "./kind.ts";
 

@@ -1,6 +1,6 @@
 // BGPPeer: which nodes peer with whom.
-import { ipVersion, tryParseAddress } from "../../lib/ip.ts";
-import { isPeerAddress } from "../formats.ts";
+import { ipVersion, tryParseAddress } from "../../lib/ip/ip.ts";
+import { isPeerAddress } from "../validation/formats.ts";
 import {
   address,
   asNumber,

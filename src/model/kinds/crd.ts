@@ -4,7 +4,7 @@
 import * as z from "zod/mini";
 import { type Kind, kindOf, selectableFields } from "../kinds.ts";
 import type { SchemaKind } from "../resources.ts";
-import { loadDefinition, SCHEMA_KINDS } from "../schemas.ts";
+import { loadDefinition, SCHEMA_KINDS } from "../validation/schemas.ts";
 import { DESCRIPTIONS } from "./descriptions.ts";
 import { extras } from "./fields.ts";
 

@@ -4,7 +4,8 @@
 //
 // A decoder is compiled once per schema, into closures: this runs for every resource of a list.
 import type * as z from "zod/mini";
-import { type FieldFault, fieldPath, nearest } from "../faults.ts";
+import { nearest } from "../../lib/nearest-name.ts";
+import { type FieldFault, fieldPath } from "../validation/faults.ts";
 import { type Extra, extras } from "./fields.ts";
 import { isStoredAt, type KeptField } from "./kept-fields.ts";
 

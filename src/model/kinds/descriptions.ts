@@ -1,5 +1,6 @@
 // What fields mean, for `kubectl explain`: by kind and path in the spec, items of a list under the list's own path.
 // Stands apart from the schemas, so that validating does not load it.
+import { FELIX_SETTINGS, type FelixSetting } from "../felix-settings/index.ts";
 import type { SchemaKind } from "../resources.ts";
 
 type Texts = Readonly<Record<string, string>>;
@@ -131,6 +132,10 @@ export const DESCRIPTIONS: Partial<Record<SchemaKind, Texts>> = {
     classes: "What it reports: Agent, BGP, Routes.",
     updatePeriodSeconds: "How often, in seconds; 0 means not again.",
   },
+  FelixConfiguration: {
+    nodeSelector: "The nodes to which the settings apply. Not allowed in default and node.<name>.",
+    ...felixTexts(),
+  },
   ClusterInformation: {
     clusterGUID: "The cluster's identity, made once.",
     clusterType: "Words that tell what the cluster is made of.",
@@ -156,3 +161,20 @@ export const DESCRIPTIONS: Partial<Record<SchemaKind, Texts>> = {
     attributes: "Who holds addresses of the block.",
   },
 };
+
+function felixTexts(): Texts {
+  const settings = Object.values<FelixSetting>(FELIX_SETTINGS);
+  return Object.fromEntries(
+    settings.flatMap((setting) => (setting.field === undefined ? [] : [[setting.field, felixText(setting)]])),
+  );
+}
+
+function felixText({ type, default: defaultText, meaning, noEffect }: FelixSetting): string {
+  const unit = ["seconds", "milliseconds"].includes(type.name) ? ` ${type.name}` : "";
+  const sentences = [
+    meaning.replaceAll("`", ""),
+    ...(defaultText === "" ? [] : [`Default: ${defaultText}${unit}`]),
+    ...(noEffect === undefined ? [] : [`No effect in calico-ts: ${noEffect}`]),
+  ];
+  return sentences.map((sentence) => `${sentence}.`).join(" ");
+}

@@ -9,12 +9,12 @@
 //   s itself       required
 // Numbers and booleans written where text is wanted become text, as a YAML reader would have it.
 import * as z from "zod/mini";
-import type { IpVersion } from "../../lib/ip.ts";
-import { formatDuration, parseDuration } from "../duration.ts";
-import * as formats from "../formats.ts";
-import { normalizePort, normalizeProtocol, parseAsNumber } from "../numbers.ts";
-import type { PortValue, ProtocolValue } from "../numbers.ts";
-import { parseSelector } from "../selector.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
+import { formatDuration, parseDuration } from "../validation/duration.ts";
+import * as formats from "../validation/formats.ts";
+import { normalizePort, normalizeProtocol, parseAsNumber } from "../validation/numbers.ts";
+import type { PortValue, ProtocolValue } from "../validation/numbers.ts";
+import { parseSelector } from "../selector/selector.ts";
 
 export interface Extra {
   /** Stored although empty. */

@@ -1,5 +1,5 @@
 // HostEndpoint: an interface of a host under policy.
-import { hasPorts } from "../numbers.ts";
+import { hasPorts } from "../validation/numbers.ts";
 import { address, field, integer, interfaceName, list, object, portName, protocol, subdomain } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 

@@ -1,6 +1,6 @@
 // IPPool: a range of addresses for workloads, tunnels or services, and how traffic between them travels.
-import { type Cidr, cidrLength, ipVersion, tryParseCidr, tryParseNetwork } from "../../lib/ip.ts";
-import { isMaskedCidr, overlappedLinkLocal } from "../formats.ts";
+import { type Cidr, cidrLength, ipVersion, tryParseCidr, tryParseNetwork } from "../../lib/ip/ip.ts";
+import { isMaskedCidr, overlappedLinkLocal } from "../validation/formats.ts";
 import {
   choice,
   condition,

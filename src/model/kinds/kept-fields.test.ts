@@ -1,6 +1,6 @@
 import { expect, test } from "bun:test";
 import { API_VERSION, type Resource } from "../resource.ts";
-import { loadSchema } from "../schemas.ts";
+import { loadSchema } from "../validation/schemas.ts";
 
 const newer: Resource = {
   apiVersion: API_VERSION,

@@ -1,6 +1,6 @@
 // One kind put to work: its schema, the rules a schema cannot say, and decoding plus validation with both.
 import * as z from "zod/mini";
-import { type FieldFault, fieldPath, type Report, withSuggestion } from "../faults.ts";
+import { type FieldFault, fieldPath, type Report, withSuggestion } from "../validation/faults.ts";
 import type { KindName } from "../kinds.ts";
 import { API_VERSION, type Metadata, type Resource } from "../resource.ts";
 import { compileDecoder, type Decoding, isObject } from "./decode.ts";
@@ -72,7 +72,7 @@ export interface DecodeOptions {
   /** Absent: `create`. With `stored` a value of another program passes whose fields we know are of the right type. */
   readonly mode?: ValidationMode;
   /** What the resource replaces: its fields that we do not know may stay. */
-  readonly stored?: Resource | undefined;
+  readonly stored?: Resource;
 }
 
 type Decoder = ReturnType<typeof compileDecoder>;

@@ -1,7 +1,7 @@
 // Metadata: the part all resources share. Names, labels and annotations are checked on writes.
-import type { FieldFault, Report } from "../faults.ts";
-import { fieldPath } from "../faults.ts";
-import { isLabelValue, isQualifiedName, isSubdomain, isTimestamp } from "../formats.ts";
+import type { FieldFault, Report } from "../validation/faults.ts";
+import { fieldPath } from "../validation/faults.ts";
+import { isLabelValue, isQualifiedName, isSubdomain, isTimestamp } from "../validation/formats.ts";
 import type { KindName } from "../kinds.ts";
 import { kindOf } from "../kinds.ts";
 import type { Metadata } from "../resource.ts";

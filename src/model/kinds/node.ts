@@ -1,5 +1,5 @@
 // Node: what the cluster knows of one host: its addresses, BGP identity and tunnel endpoints.
-import { isWireguardKey } from "../formats.ts";
+import { isWireguardKey } from "../validation/formats.ts";
 import { address, always, asNumber, field, list, mac, matching, network, object, pointer, text } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 

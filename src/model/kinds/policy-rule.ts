@@ -1,10 +1,10 @@
 // One rule of a policy or profile: schema, and what must hold between its fields.
 import * as z from "zod/mini";
-import type { IpVersion } from "../../lib/ip.ts";
-import { type Report, withSuggestion } from "../faults.ts";
-import { isMaskedCidr, isPortName, isQualifiedName } from "../formats.ts";
-import { hasPorts, PROTOCOL_NAMES, parsePort } from "../numbers.ts";
-import type { PortValue, ProtocolValue } from "../numbers.ts";
+import type { IpVersion } from "../../lib/ip/ip.ts";
+import { type Report, withSuggestion } from "../validation/faults.ts";
+import { isMaskedCidr, isPortName, isQualifiedName } from "../validation/formats.ts";
+import { hasPorts, PROTOCOL_NAMES, parsePort } from "../validation/numbers.ts";
+import type { PortValue, ProtocolValue } from "../validation/numbers.ts";
 import {
   choice,
   distinct,

@@ -1,6 +1,6 @@
 // What the policy kinds share: fields, rules across fields, defaulting of `types`, names.
-import { isDashed, isSubdomain } from "../formats.ts";
-import { DEFAULT_TIER } from "../policy-names.ts";
+import { isDashed, isSubdomain } from "../validation/formats.ts";
+import { DEFAULT_TIER } from "../keys/policy-names.ts";
 import { choice, distinct, field, flag, list, number, pointer, preset, selector, text } from "./fields.ts";
 import { isObject } from "./decode.ts";
 import type { RuleContext } from "./kind.ts";

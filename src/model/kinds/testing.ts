@@ -1,9 +1,9 @@
 // For tests of kinds: a resource in few words, and what became of it.
-import type { FieldFault } from "../faults.ts";
+import type { FieldFault } from "../validation/faults.ts";
 import { kindOf } from "../kinds.ts";
 import type { Metadata } from "../resource.ts";
 import type { SchemaKind, SpecOf } from "../resources.ts";
-import { loadSchema, type ValidationMode } from "../schemas.ts";
+import { loadSchema, type ValidationMode } from "../validation/schemas.ts";
 
 export interface Try {
   readonly spec?: unknown;

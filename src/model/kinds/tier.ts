@@ -1,6 +1,6 @@
 // Tier: an ordered group of policies, and what happens to traffic its policies apply to but do not decide.
 import { BUILT_IN_TIERS, isBuiltInTier } from "../built-in-tiers.ts";
-import { isDnsLabel } from "../formats.ts";
+import { isDnsLabel } from "../validation/formats.ts";
 import { choice, condition, field, initial, list, number, object, unserved } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 

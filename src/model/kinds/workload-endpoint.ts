@@ -1,7 +1,7 @@
 // WorkloadEndpoint: one interface of one workload, with its addresses.
-import { cidrContains, cidrLength, ipVersion, tryParseAddress, tryParseCidr } from "../../lib/ip.ts";
-import { isContainerId } from "../formats.ts";
-import { hasPorts, PROTOCOL_NAMES } from "../numbers.ts";
+import { cidrContains, cidrLength, ipVersion, tryParseAddress, tryParseCidr } from "../../lib/ip/ip.ts";
+import { isContainerId } from "../validation/formats.ts";
+import { hasPorts, PROTOCOL_NAMES } from "../validation/numbers.ts";
 import {
   address,
   always,

@@ -1,6 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import { policyProcessor } from "../processors/policies.ts";
 import { API_VERSION, type Resource } from "../resource.ts";
+import { ParsedSelector } from "../selector/selector.ts";
 import { convertClusterNetworkPolicy } from "./cluster-network-policy.ts";
 
 const policy = (spec: object): Resource => ({
@@ -59,9 +60,9 @@ describe("DM-074 a ClusterNetworkPolicy", () => {
         { protocol: "UDP", ports: [53] },
       ].map(({ protocol, ports }) => ({
         action: "Allow",
-        ...(protocol === undefined ? {} : { protocol }),
+        protocol,
         source: { namespaceSelector: "t == 'b'" },
-        ...(ports === undefined ? {} : { destination: { ports } }),
+        destination: ports === undefined ? undefined : { ports },
         metadata: { annotations: { name: "in" } },
       })),
       egress: [
@@ -129,7 +130,9 @@ test("DM-105 a NetworkPolicy of Kubernetes keeps its own name under its own kind
       value: {
         tier: "default",
         order: 1000,
-        selector: '(projectcalico.org/orchestrator == "k8s" && projectcalico.org/namespace == "ns1")',
+        selector: ParsedSelector.parse(
+          '(projectcalico.org/orchestrator == "k8s" && projectcalico.org/namespace == "ns1")',
+        ),
       },
     },
   ]);

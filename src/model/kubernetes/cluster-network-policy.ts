@@ -1,9 +1,10 @@
 // Kubernetes' ClusterNetworkPolicy (policy.networking.k8s.io/v1alpha2) as a global policy of a tier before or behind all
 // others. What cannot be converted must not open anything: such an Accept rule is left out, any other denies all.
-import { tryParseCidr } from "../../lib/ip.ts";
-import { JsonReader } from "../../lib/json-reader.ts";
+import { tryParseCidr } from "../../lib/ip/ip.ts";
+import { JsonReader } from "../../lib/encoding/json-reader.ts";
+import { quote } from "../../lib/shorten.ts";
 import type { Resource } from "../resource.ts";
-import { isValueError, type ReportProblem } from "../value-error.ts";
+import { isValueError, type ReportProblem } from "../validation/value-error.ts";
 import { IS_KUBERNETES, namespaceSelectorText, podSelectorText } from "./label-selector.ts";
 import { buildRule, type EntityJson, type PolicySpecJson, type RuleJson } from "./network-policy.ts";
 import { type PortMatch, type PortValue, simplifyPorts } from "./port-list.ts";
@@ -94,7 +95,7 @@ function convertPeer(peer: JsonReader, peers: "from" | "to"): EntityJson {
   const networks = peers === "to" ? peer.texts("networks") : [];
   if (networks.length === 0) return peer.fail(peers === "to" ? "networks" : "pods", "a peer we know");
   return {
-    nets: networks.map((text) => tryParseCidr(text) ?? peer.fail("networks", `CIDRs, not ${JSON.stringify(text)}`)),
+    nets: networks.map((text) => tryParseCidr(text) ?? peer.fail("networks", `CIDRs, not ${quote(text)}`)),
   };
 }
 

@@ -3,7 +3,7 @@ export { convertKubernetesPolicySpec, networkPolicyFromKubernetes } from "./netw
 export { kubernetesNodeFrom, nodeFromKubernetes } from "./node.ts";
 export {
   isWorkloadPod,
-  podAddresses,
+  podAddressesInUse,
   podErasure,
   podPatch,
   workloadEndpointFromPod,

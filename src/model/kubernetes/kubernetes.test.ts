@@ -3,11 +3,18 @@ import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
 import { API_VERSION, type Labels, type Resource } from "../resource.ts";
-import { parseSelector } from "../selector.ts";
-import { isValueError } from "../value-error.ts";
+import { parseSelector } from "../selector/selector.ts";
+import { isValueError } from "../validation/value-error.ts";
 import { liveMigrationFromKubeVirt } from "./live-migration.ts";
 import { kubernetesNodeFrom, nodeFromKubernetes } from "./node.ts";
-import { isWorkloadPod, podErasure, podInterfaceName, podPatch, workloadEndpointFromPod } from "./pod.ts";
+import {
+  isWorkloadPod,
+  podAddressesInUse,
+  podErasure,
+  podInterfaceName,
+  podPatch,
+  workloadEndpointFromPod,
+} from "./pod.ts";
 import { profileFromNamespace, profileFromServiceAccount, profileOrigin } from "./profiles.ts";
 import { parseQuantity } from "./quantity.ts";
 import { convertUid } from "./uid.ts";
@@ -48,10 +55,10 @@ describe("DM-061 a pod's addresses come from the first source that gives one", (
     "cni.projectcalico.org/podIPs": "10.0.0.3/32,fd00::3",
     "cni.projectcalico.org/podIP": "10.0.0.4/32",
   };
-  const assigned = (message: string, status = "True") => ({
+  const assigned = (message: string, status = "True", more = {}) => ({
     conditions: [
       { type: "PodScheduled", status: "True" },
-      { type: "cni.projectcalico.org/AddressesAssigned", status, message },
+      { type: "cni.projectcalico.org/AddressesAssigned", status, message, ...more },
     ],
   });
   test("status.podIPs", () =>
@@ -59,9 +66,44 @@ describe("DM-061 a pod's addresses come from the first source that gives one", (
       networks({ annotations, status: { podIP: "10.0.0.2", podIPs: [{ ip: "10.0.0.1" }, { ip: "fd00::1" }] } }),
     ).toEqual(["10.0.0.1/32", "fd00::1/128"]));
   test("status.podIP", () => expect(networks({ annotations, status: { podIP: "10.0.0.2" } })).toEqual(["10.0.0.2/32"]));
-  test("status.podIPs and the condition that the CNI plugin writes", () => {
-    const status = { podIPs: [{ ip: "10.0.0.1" }], ...assigned("10.0.0.6/32") };
-    expect(networks({ annotations, status })).toEqual(["10.0.0.1/32"]);
+  test("the condition that the CNI plugin writes, before status.podIPs, which the kubelet reports later", () => {
+    const podIPs = [{ ip: "10.0.0.1" }];
+    expect(networks({ annotations, status: { podIPs, ...assigned("10.0.0.6/32") } })).toEqual(["10.0.0.6/32"]);
+    expect(networks({ annotations, status: { podIPs, ...assigned("", "False") } })).toBeUndefined();
+  });
+  describe("status.podIPs, if a container started after the condition was written: another plugin attached the pod", () => {
+    const written = { lastTransitionTime: "2026-01-01T00:00:10Z" };
+    const startedAt = (second: string) => ({ startedAt: `2026-01-01T00:00:${second}Z` });
+    for (const [name, containers, isReported] of [
+      ["no container has started", {}, false],
+      ["running since before", { containerStatuses: [{ state: { running: startedAt("09") } }] }, false],
+      ["running since the same second", { containerStatuses: [{ state: { running: startedAt("10") } }] }, false],
+      ["running since after", { containerStatuses: [{ state: { running: startedAt("11") } }] }, true],
+      [
+        "started after and waits for a restart",
+        { containerStatuses: [{ state: { waiting: {} }, lastState: { terminated: startedAt("11") } }] },
+        true,
+      ],
+      [
+        "an init container started after",
+        { initContainerStatuses: [{ state: { terminated: startedAt("11") } }] },
+        true,
+      ],
+    ] as const)
+      test(name, () => {
+        const given = { podIPs: [{ ip: "10.0.0.1" }], ...containers };
+        const of = (condition: object) => networks({ status: { ...given, ...condition } });
+        expect([of(assigned("10.0.0.6/32", "True", written)), of(assigned("", "False", written))]).toEqual(
+          isReported ? [["10.0.0.1/32"], ["10.0.0.1/32"]] : [["10.0.0.6/32"], undefined],
+        );
+      });
+  });
+  test("the container's ID comes from the condition, and without one from the annotation", () => {
+    const named = { annotations: { "cni.projectcalico.org/containerID": "claimed" } };
+    const idOf = (status: object) => convert({ ...named, status }).spec.containerID;
+    expect(idOf({})).toBe("claimed");
+    expect(idOf(assigned("10.0.0.6/32", "True", { reason: "c1" }))).toBe("c1");
+    expect(idOf(assigned("10.0.0.6/32"))).toBe("claimed");
   });
   test("the condition that the CNI plugin writes", () => {
     const status = assigned("10.0.0.6/32,fd00::6/128");
@@ -101,11 +143,37 @@ describe("DM-063 finished pods lose their addresses and stay", () => {
   const status = { podIP: "10.0.0.1" };
   for (const phase of ["Failed", "Succeeded", "Completed"])
     test(phase, () => expect(convert({ status: { ...status, phase } }).spec.ipNetworks).toBeUndefined());
+  // A tenant can delete a pod that ignores SIGTERM, and write its annotations. If that freed the address, the pod would
+  // have the address of its next owner as soon as the tenant removes the annotation.
   for (const annotation of ["cni.projectcalico.org/podIP", "vpc.amazonaws.com/pod-ips"])
-    test(`on the way out with an empty ${annotation}`, () => {
-      expect(convert({ status, deleted: true, annotations: { [annotation]: "" } }).spec.ipNetworks).toBeUndefined();
-      expect(networks({ status, deleted: false, annotations: { [annotation]: "" } })).toEqual(["10.0.0.1/32"]);
-      expect(networks({ status, deleted: true })).toEqual(["10.0.0.1/32"]);
+    test(`a terminating pod with an empty ${annotation} keeps its address`, () => {
+      const annotations = { [annotation]: "" };
+      for (const deleted of [true, false])
+        for (const each of [annotations, {}])
+          expect(networks({ status, deleted, annotations: each })).toEqual(["10.0.0.1/32"]);
+    });
+});
+
+describe("of an annotation of 256 kB, problems and errors contain at most 200 characters", () => {
+  const long = "x".repeat(256 * 1024);
+  for (const [name, text] of [
+    ["qos.projectcalico.org/dscp", long],
+    ["qos.projectcalico.org/ingressBandwidth", long],
+    ["qos.projectcalico.org/egressBandwidth", long.replaceAll("x", "0")],
+    ["kubernetes.io/egress-bandwidth", long],
+    ["cni.projectcalico.org/podIPs", long],
+    ["cni.projectcalico.org/podIP", `10.0.0.1/${long}`],
+    ["cni.projectcalico.org/allowedSourcePrefixes", JSON.stringify([long])],
+  ] as const)
+    test(name, () => {
+      const problems: string[] = [];
+      try {
+        convert({ annotations: { [name]: text } }, problems);
+      } catch (error) {
+        problems.push(String(error));
+      }
+      expect(problems).not.toEqual([]);
+      for (const problem of problems) expect(problem.length).toBeLessThan(400);
     });
 });
 
@@ -494,11 +562,73 @@ test("what the CNI plugin writes on a pod is what is read from it", () => {
     {
       type: "cni.projectcalico.org/AddressesAssigned",
       status: "False",
+      reason: "",
       message: "",
       lastTransitionTime: "2026-01-02T03:04:05Z",
     },
   ]);
   expect(networks({ status: erased.status })).toBeUndefined();
+});
+
+describe("the interface of a pod whose computed name another workload has", () => {
+  const now = new Date("2026-01-02T03:04:05.678Z");
+  const computed = podInterfaceName("ns1", "web");
+  const record = (interfaceName: string | undefined, interfacePrefix?: string) => {
+    const endpoint = { namespace: "ns1", pod: "web", ipNetworks: ["10.0.0.1"], containerID: "c", interfaceName };
+    return podPatch(endpoint, now, { interfacePrefix })?.status ?? {};
+  };
+  const read = (status: object, interfacePrefix?: string) => {
+    const problems: string[] = [];
+    const { spec } = workloadEndpointFromPod(pod({ status }), (problem) => problems.push(problem), { interfacePrefix });
+    return { interfaceName: spec.interfaceName, ipNetworks: spec.ipNetworks?.map(String), problems };
+  };
+  const assigned = (message: string, status = "True", more: object = {}) => ({
+    ...more,
+    conditions: [{ type: "cni.projectcalico.org/AddressesAssigned", status, message }],
+  });
+
+  test("is recorded in the condition and read from it", () => {
+    const recorded = record("cali0123456789a");
+    expect(recorded).toMatchObject({ conditions: [{ message: "10.0.0.1/32 interface=cali0123456789a" }] });
+    expect(read(recorded)).toEqual({ interfaceName: "cali0123456789a", ipNetworks: ["10.0.0.1/32"], problems: [] });
+    expect(read(record("tap0123456789a", "tap"), "tap").interfaceName).toBe("tap0123456789a");
+  });
+  test("is not recorded if it has the computed name, or a name of another form", () => {
+    for (const name of [computed, undefined, "", "eth0", "cali0123456789", "cali0123456789ab", "tap0123456789a"])
+      expect(record(name)).toMatchObject({ conditions: [{ message: "10.0.0.1/32" }] });
+  });
+  test("a record of another form is reported and ignored", () => {
+    for (const name of [
+      "",
+      "eth0",
+      "cali",
+      "cali0123456789A",
+      "cali0123456789ab",
+      " cali0123456789a",
+      "tap0123456789a",
+    ])
+      expect(read(assigned(`10.0.0.1/32 interface=${name}`))).toEqual({
+        interfaceName: computed,
+        ipNetworks: ["10.0.0.1/32"],
+        problems: [expect.stringContaining("want the prefix and 11 hex digits")],
+      });
+  });
+  test("ends with DEL, and if another plugin has attached the pod since", () => {
+    const message = "10.0.0.1/32 interface=cali0123456789a";
+    expect(read(assigned(message, "False")).interfaceName).toBe(computed);
+    const started = { containerStatuses: [{ state: { running: { startedAt: "2026-01-02T00:00:01Z" } } }] };
+    const outdated = assigned(message, "True", { podIPs: [{ ip: "10.0.0.9" }], ...started });
+    Object.assign(outdated.conditions[0] ?? {}, { lastTransitionTime: "2026-01-02T00:00:00Z" });
+    expect(read(outdated)).toEqual({ interfaceName: computed, ipNetworks: ["10.0.0.9/32"], problems: [] });
+  });
+  test("is not taken from annotations, which the pod's author writes", () => {
+    const annotations = { "cni.projectcalico.org/podIPs": "10.0.0.1/32 interface=cali0123456789a" };
+    expect(convert({ annotations, status: { podIP: "10.0.0.2" } }).spec.interfaceName).toBe(computed);
+  });
+  test("does not change which addresses stay assigned", () =>
+    expect<readonly string[]>(podAddressesInUse(pod({ status: assigned("10.0.0.1/32 interface=x") }))).toEqual([
+      "10.0.0.1/32",
+    ]));
 });
 
 // --- recordings --------------------------------------------------------------------------------------------------
@@ -513,11 +643,16 @@ else {
     const { uid: _, resourceVersion: __, creationTimestamp: ___, ...metadata } = resource.metadata;
     return { ...resource, metadata };
   };
-  /** Calico takes addresses from annotations until the kubelet reports them; calico-ts does not. */
-  const withoutNetworks = (resource: Resource | undefined): Resource | undefined => {
-    if (resource === undefined) return undefined;
+  /** Annotations change the addresses in Calico: claimed before the kubelet reports them, or freed. Not in calico-ts. */
+  const networksIfDifferent: Readonly<Record<string, object>> = {
+    "annotation-ip-only": {},
+    "terminating-annotation-empty": { ipNetworks: ["10.65.0.5/32"] },
+    "terminating-aws-empty": { ipNetworks: ["10.65.0.5/32"] },
+  };
+  const withNetworks = (resource: Resource | undefined, networks: object | undefined): Resource | undefined => {
+    if (resource === undefined || networks === undefined) return resource;
     const { ipNetworks: _, ...spec } = resource.spec as { ipNetworks?: unknown };
-    return { ...resource, spec };
+    return { ...resource, spec: { ...spec, ...networks } };
   };
   describe("recorded pods", () => {
     for (const { name, kubernetes, then, workloadEndpoints } of read<{
@@ -535,7 +670,7 @@ else {
           if (!isValueError(error)) throw error;
         }
         const [recorded] = workloadEndpoints;
-        expect(bare(made)).toEqual(bare(name === "annotation-ip-only" ? withoutNetworks(recorded) : recorded));
+        expect(bare(made)).toEqual(bare(withNetworks(recorded, networksIfDifferent[name])));
       });
   });
   describe("recorded profiles", () => {

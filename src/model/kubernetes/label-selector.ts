@@ -1,8 +1,9 @@
 // Kubernetes' label selectors as ours, in the words the field's other programs write.
-import type { JsonReader } from "../../lib/json-reader.ts";
+import type { JsonReader } from "../../lib/encoding/json-reader.ts";
+import { quote } from "../../lib/shorten.ts";
 import { ORCHESTRATOR_LABEL } from "../labels.ts";
 import { compareText } from "../selector/ast.ts";
-import { NotConvertible } from "../value-error.ts";
+import { NotConvertible } from "../validation/value-error.ts";
 
 export const IS_KUBERNETES = `${ORCHESTRATOR_LABEL} == 'k8s'`;
 
@@ -29,14 +30,14 @@ function terms(selector: JsonReader | undefined): readonly string[] {
 /** What stands in a selector must be read as what it is, whoever stored it. */
 function labelText(label: string): string {
   if (/^[a-zA-Z0-9_./-]{1,512}$/.test(label)) return label;
-  throw new NotConvertible(`${JSON.stringify(label)} is no label's name`);
+  throw new NotConvertible(`${quote(label)} is no label's name`);
 }
 
 /** The selector language has no escapes. */
 export function valueText(value: string): string {
   if (!value.includes("'")) return `'${value}'`;
   if (!value.includes('"')) return `"${value}"`;
-  throw new NotConvertible(`${JSON.stringify(value)} cannot be a label's value`);
+  throw new NotConvertible(`${quote(value)} cannot be a label's value`);
 }
 
 function expressionText(expression: JsonReader): string {

@@ -1,5 +1,5 @@
 // A virtual machine on the move: KubeVirt's VirtualMachineInstanceMigration as a LiveMigration.
-import { JsonReader } from "../../lib/json-reader.ts";
+import { JsonReader } from "../../lib/encoding/json-reader.ts";
 import { NAMESPACE_LABEL } from "../labels.ts";
 import { API_VERSION, type Resource } from "../resource.ts";
 import { valueText } from "./label-selector.ts";

@@ -1,5 +1,5 @@
 // The metadata of Kubernetes' objects.
-import type { JsonReader } from "../../lib/json-reader.ts";
+import type { JsonReader } from "../../lib/encoding/json-reader.ts";
 import type { Labels, Metadata } from "../resource.ts";
 import { convertUid } from "./uid.ts";
 

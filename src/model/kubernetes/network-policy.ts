@@ -1,10 +1,11 @@
 // Kubernetes' NetworkPolicy as a NetworkPolicy of ours. A rule that cannot be converted is left out and reported: these
 // policies only ever allow, so what is left out stays closed.
-import { type Cidr, tryParseCidr } from "../../lib/ip.ts";
-import { JsonReader } from "../../lib/json-reader.ts";
-import { DEFAULT_TIER, KUBERNETES_POLICY_PREFIX } from "../policy-names.ts";
+import { type Cidr, tryParseCidr } from "../../lib/ip/ip.ts";
+import { JsonReader } from "../../lib/encoding/json-reader.ts";
+import { quote } from "../../lib/shorten.ts";
+import { DEFAULT_TIER, KUBERNETES_POLICY_PREFIX } from "../keys/policy-names.ts";
 import { API_VERSION, type Resource } from "../resource.ts";
-import { isValueError, type ReportProblem } from "../value-error.ts";
+import { isValueError, type ReportProblem } from "../validation/value-error.ts";
 import { namespaceSelectorText, podSelectorText } from "./label-selector.ts";
 import { type PortMatch, type PortValue, simplifyPorts } from "./port-list.ts";
 
@@ -203,8 +204,7 @@ function convertPeer(peer: JsonReader): EntityJson {
 }
 
 function convertBlock(block: JsonReader): EntityJson {
-  const cidr = (name: string, text: string) =>
-    tryParseCidr(text) ?? block.fail(name, `a CIDR, not ${JSON.stringify(text)}`);
+  const cidr = (name: string, text: string) => tryParseCidr(text) ?? block.fail(name, `a CIDR, not ${quote(text)}`);
   const except = block.texts("except").map((text) => cidr("except", text));
   return { nets: [cidr("cidr", block.text("cidr") ?? "")], ...(except.length === 0 ? {} : { notNets: except }) };
 }

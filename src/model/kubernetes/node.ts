@@ -1,11 +1,18 @@
 // A Kubernetes Node as ours, and back. What Calico knows of a node stands in annotations of Kubernetes' object; labels of
 // both are merged for reading, and told apart again for writing by a note of which were Kubernetes'.
-import { addressPlus, cidrAddress, ipVersion, tryParseAddress, tryParseCidr, tryParseNetwork } from "../../lib/ip.ts";
-import { JsonReader } from "../../lib/json-reader.ts";
-import { parseAsNumber } from "../numbers.ts";
+import {
+  addressPlus,
+  cidrAddress,
+  ipVersion,
+  tryParseAddress,
+  tryParseCidr,
+  tryParseNetwork,
+} from "../../lib/ip/ip.ts";
+import { JsonReader } from "../../lib/encoding/json-reader.ts";
+import { parseAsNumber } from "../validation/numbers.ts";
 import { API_VERSION, type Labels, type Resource } from "../resource.ts";
 import { compareText } from "../selector/ast.ts";
-import { NotConvertible } from "../value-error.ts";
+import { NotConvertible } from "../validation/value-error.ts";
 import { namesOf, originOf } from "./metadata.ts";
 
 const PREFIX = "projectcalico.org/";

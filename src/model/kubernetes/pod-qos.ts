@@ -1,8 +1,9 @@
 // Limits on a pod's traffic, said by annotations. Never fails a pod: numbers out of range are moved into it, what makes
 // no sense or lacks what it depends on is left out, and both are reported.
-import { parseDscp } from "../processors/endpoints.ts";
+import { quote, shorten } from "../../lib/shorten.ts";
+import { parseDscp } from "../validation/numbers.ts";
 import type { Labels } from "../resource.ts";
-import type { ReportProblem } from "../value-error.ts";
+import type { ReportProblem } from "../validation/value-error.ts";
 import { parseQuantity } from "./quantity.ts";
 
 const QOS_PREFIX = "qos.projectcalico.org/";
@@ -28,7 +29,7 @@ export function qosFromAnnotations(annotations: Labels, report: ReportProblem): 
   for (const direction of ["ingress", "egress"] as const) addDirection(direction, annotations, controls, report);
   const dscp = annotations[`${QOS_PREFIX}dscp`];
   if (dscp !== undefined) {
-    if (parseDscp(dscp) === undefined) report(`${QOS_PREFIX}dscp: ${JSON.stringify(dscp)} is no DSCP, left out`);
+    if (parseDscp(dscp) === undefined) report(`${QOS_PREFIX}dscp: ${quote(dscp)} is no DSCP, left out`);
     else controls["dscp"] = /^\d+$/.test(dscp) ? Number(dscp) : dscp.toUpperCase();
   }
   return Object.keys(controls).length === 0 ? undefined : controls;
@@ -45,8 +46,9 @@ function addDirection(
     if (text === undefined) return undefined;
     const value = parseQuantity(text);
     const [min, max] = RANGE[name];
-    if (value === undefined) report(`${key}: ${JSON.stringify(text)} is no quantity, left out`);
-    else if (value < min || value > max) report(`${key}: ${text} lies outside ${min} to ${max}, moved into it`);
+    if (value === undefined) report(`${key}: ${quote(text)} is no quantity, left out`);
+    else if (value < min || value > max)
+      report(`${key}: ${shorten(text)} lies outside ${min} to ${max}, moved into it`);
     return value === undefined ? undefined : Math.min(max, Math.max(min, value));
   };
   const needs = (name: string, value: number | undefined, base: string): void => {

@@ -8,11 +8,12 @@ import {
   ipVersion,
   tryParseAddress,
   tryParseCidr,
-} from "../../lib/ip.ts";
-import { JsonReader } from "../../lib/json-reader.ts";
+} from "../../lib/ip/ip.ts";
+import { JsonReader } from "../../lib/encoding/json-reader.ts";
+import { quote } from "../../lib/shorten.ts";
 import { NAMESPACE_LABEL, NAMESPACE_PROFILE, ORCHESTRATOR_LABEL, SERVICE_ACCOUNT_LABEL } from "../labels.ts";
 import { API_VERSION, type Labels, type Resource } from "../resource.ts";
-import { NotConvertible, type ReportProblem } from "../value-error.ts";
+import { NotConvertible, type ReportProblem } from "../validation/value-error.ts";
 import { workloadEndpointName } from "../workload-name.ts";
 import { namesOf, originOf } from "./metadata.ts";
 import { type QosControlsJson, qosFromAnnotations } from "./pod-qos.ts";
@@ -26,10 +27,13 @@ const FLOATING_IPS_ANNOTATION = "cni.projectcalico.org/floatingIPs";
 const SOURCE_PREFIXES_ANNOTATION = "cni.projectcalico.org/allowedSourcePrefixes";
 const NETWORK_STATUS_ANNOTATION = "k8s.v1.cni.cncf.io/network-status";
 /**
- * Condition in the pod's status whose message lists the addresses that the CNI plugin assigned, as in the annotation
- * `podIPs`. Whoever creates a pod can write its annotations but not its status.
+ * Condition in the pod's status that the CNI plugin writes: `True` after ADD, with the addresses as in the annotation
+ * `podIPs` as its message and the container's ID as its reason; `False` after DEL. If the pod's interface does not have
+ * the name that is computed from the pod's name, the message ends with ` interface=NAME`. Whoever creates a pod can write
+ * its annotations but not its status.
  */
 const ASSIGNED_CONDITION = "cni.projectcalico.org/AddressesAssigned";
+const INTERFACE_SEPARATOR = " interface=";
 const FINISHED_PHASES: ReadonlySet<string> = new Set(["Failed", "Succeeded", "Completed"]);
 const MAX_LABEL_VALUE = 63;
 
@@ -70,6 +74,9 @@ export function podInterfaceName(namespace: string, pod: string, prefix = "cali"
   return prefix + new Bun.CryptoHasher("sha1").update(`${namespace}.${pod}`).digest("hex").slice(0, 11);
 }
 
+const isPodInterfaceName = (name: string, prefix = "cali"): boolean =>
+  name.startsWith(prefix) && /^[0-9a-f]{11}$/.test(name.slice(prefix.length));
+
 /** @param options.interfacePrefix first of Felix's interface prefixes */
 export function workloadEndpointFromPod(
   json: unknown,
@@ -81,12 +88,17 @@ export function workloadEndpointFromPod(
   const spec = pod.object("spec") ?? pod.fail("spec", "an object");
   const node = spec.filled("nodeName") ?? spec.fail("nodeName", "the node the pod runs on");
   const serviceAccount = spec.filled("serviceAccountName");
-  const networks = isFinished(pod, annotations) ? [] : addressesOf(pod, annotations, report);
+  const { addresses: networks, containerId, recordedInterface } = attachmentOf(pod, annotations);
+  const isInterface = recordedInterface !== undefined && isPodInterfaceName(recordedInterface, options.interfacePrefix);
+  if (recordedInterface !== undefined && !isInterface)
+    report(
+      `${ASSIGNED_CONDITION}: interface ${JSON.stringify(recordedInterface)} ignored: want the prefix and 11 hex digits`,
+    );
+  if (networks.length === 0 && !isFinished(pod)) reportClaims(annotations, report);
   const nats = networks.length === 0 ? [] : floatingAddresses(annotations, networks);
   const prefixes = sourcePrefixes(annotations);
   const ports = portsOf(spec);
   const qos = qosFromAnnotations(annotations, report);
-  const containerId = annotations[CONTAINER_ID_ANNOTATION];
   const generateName = pod.object("metadata")?.filled("generateName");
   const networkStatus = annotations[NETWORK_STATUS_ANNOTATION];
   return {
@@ -103,7 +115,7 @@ export function workloadEndpointFromPod(
     spec: {
       orchestrator: "k8s",
       node,
-      ...(containerId === undefined || containerId === "" ? {} : { containerID: containerId }),
+      ...(containerId === undefined ? {} : { containerID: containerId }),
       pod: name,
       endpoint: "eth0",
       ...(serviceAccount === undefined ? {} : { serviceAccountName: serviceAccount }),
@@ -113,7 +125,7 @@ export function workloadEndpointFromPod(
         NAMESPACE_PROFILE + namespace,
         ...(serviceAccount === undefined ? [] : [serviceAccountProfileName(namespace, serviceAccount)]),
       ],
-      interfaceName: podInterfaceName(namespace, name, options.interfacePrefix),
+      interfaceName: isInterface ? recordedInterface : podInterfaceName(namespace, name, options.interfacePrefix),
       ...(ports.length === 0 ? {} : { ports }),
       ...(prefixes.length === 0 ? {} : { allowSpoofedSourcePrefixes: prefixes }),
       ...(qos === undefined ? {} : { qosControls: qos }),
@@ -122,57 +134,110 @@ export function workloadEndpointFromPod(
 }
 
 /**
- * The addresses of a pod, and nothing else of it: other annotations may be invalid. None for a finished pod.
+ * The addresses that must stay assigned to a pod: those that the kubelet reports and those that the CNI plugin assigned,
+ * even if one of the two is out of date. None for a finished pod. Annotations have no influence.
  * @throws NotConvertible if an address does not parse
  */
-export function podAddresses(json: unknown): readonly Cidr[] {
+export function podAddressesInUse(json: unknown): readonly Cidr[] {
   const pod = new JsonReader(json);
-  const { annotations } = namesOf(pod);
-  return isFinished(pod, annotations) ? [] : addressesOf(pod, annotations, () => {});
-}
-
-/** Its addresses may already belong to another. */
-function isFinished(pod: JsonReader, annotations: Labels): boolean {
-  if (FINISHED_PHASES.has(pod.object("status")?.text("phase") ?? "")) return true;
-  const isGoing = pod.object("metadata")?.filled("deletionTimestamp") !== undefined;
-  return isGoing && (annotations[POD_IP_ANNOTATION] === "" || annotations[AWS_IPS_ANNOTATION] === "");
+  if (isFinished(pod)) return [];
+  const status = pod.object("status");
+  return [...new Set([...reportedAddresses(status), ...assignedAddresses(conditionOf(status))])];
 }
 
 /**
- * The addresses in the pod's status: as the kubelet reports them, else as the CNI plugin assigned them. Annotations give no
- * address, because they could name another pod's.
+ * The addresses of a finished pod may already belong to another pod. Only the phase decides. Calico also treats a pod
+ * with a deletion timestamp and an empty annotation `podIP` as finished; a tenant could write both while the pod runs.
  */
-function addressesOf(pod: JsonReader, annotations: Labels, report: ReportProblem): readonly Cidr[] {
-  const known = statusAddresses(pod.object("status"));
-  if (known.length > 0) return known.map(parsePodAddress);
+const isFinished = (pod: JsonReader): boolean => FINISHED_PHASES.has(pod.object("status")?.text("phase") ?? "");
+
+interface Attachment {
+  readonly addresses: readonly Cidr[];
+  /** The container in which the pod has its addresses. */
+  readonly containerId?: string;
+  /** The name of its interface, if the CNI plugin chose another than the computed one. Not validated. */
+  readonly recordedInterface?: string;
+}
+
+/**
+ * The condition of the CNI plugin decides, because the kubelet reports later: until its report after a DEL or a new ADD,
+ * `podIPs` still has the released address. A pod without the condition was attached by Calico's plugin or by an old
+ * version of calico-ts: it has the addresses that the kubelet reports. Annotations give no address, because they could
+ * name another pod's.
+ */
+function attachmentOf(pod: JsonReader, annotations: Labels): Attachment {
+  const status = pod.object("status");
+  const isRunning = !isFinished(pod);
+  const condition = conditionOf(status);
+  const reported = isRunning ? reportedAddresses(status) : [];
+  const assigned = isRunning ? assignedAddresses(condition) : [];
+  const isSame = new Set(reported).symmetricDifference(new Set(assigned)).size === 0;
+  const isUsed = condition !== undefined && (isSame || !isOutdated(condition, status));
+  const containerId = (isUsed ? condition.filled("reason") : undefined) ?? annotations[CONTAINER_ID_ANNOTATION];
+  const [, recordedInterface] = isUsed ? messageParts(condition) : [];
+  return {
+    addresses: isUsed ? assigned : reported,
+    ...(containerId === undefined || containerId === "" ? {} : { containerId }),
+    ...(recordedInterface === undefined ? {} : { recordedInterface }),
+  };
+}
+
+const conditionOf = (status: JsonReader | undefined): JsonReader | undefined =>
+  status?.objects("conditions").find((each) => each.text("type") === ASSIGNED_CONDITION);
+
+const assignedAddresses = (condition: JsonReader | undefined): readonly Cidr[] =>
+  split(messageParts(condition)[0]).map(parsePodAddress);
+
+/** The addresses, and the interface if its name is not the computed one. */
+function messageParts(condition: JsonReader | undefined): readonly [addresses?: string, interfaceName?: string] {
+  if (condition?.text("status") !== "True") return [];
+  const message = condition.text("message") ?? "";
+  const end = message.indexOf(INTERFACE_SEPARATOR);
+  return end < 0 ? [message] : [message.slice(0, end), message.slice(end + INTERFACE_SEPARATOR.length)];
+}
+
+/**
+ * Whether another program, such as Calico's plugin, has attached the pod again since the condition was written. It does
+ * not change the condition. A container that started later than the condition runs in the network of that condition or
+ * in a newer one, and the kubelet reports containers together with the addresses of their network.
+ */
+function isOutdated(condition: JsonReader, status: JsonReader | undefined): boolean {
+  const writtenAt = condition.text("lastTransitionTime");
+  if (writtenAt === undefined || status === undefined) return false;
+  const containers = [...status.objects("containerStatuses"), ...status.objects("initContainerStatuses")];
+  return containers.some((container) =>
+    ["state", "lastState"].some((state) =>
+      ["running", "terminated"].some((kind) => {
+        const startedAt = container.object(state)?.object(kind)?.text("startedAt");
+        return startedAt !== undefined && startedAt > writtenAt; // both in seconds and UTC, on the clock of one node
+      }),
+    ),
+  );
+}
+
+function reportedAddresses(status: JsonReader | undefined): readonly Cidr[] {
+  const reported = status?.objects("podIPs").flatMap((entry) => entry.filled("ip") ?? []) ?? [];
+  return (reported.length > 0 ? reported : split(status?.text("podIP"))).map(parsePodAddress);
+}
+
+function reportClaims(annotations: Labels, report: ReportProblem): void {
   for (const name of [POD_IPS_ANNOTATION, POD_IP_ANNOTATION, AWS_IPS_ANNOTATION]) {
     const claimed = split(annotations[name]).map(parsePodAddress);
     if (claimed.length === 0) continue;
     report(`${name}: ${describeClaim(claimed)} ignored until the pod's status confirms the address`);
     break;
   }
-  return [];
 }
 
 const split = (text: string | undefined): readonly string[] =>
   text === undefined || text === "" ? [] : text.split(",");
 
-function statusAddresses(status: JsonReader | undefined): readonly string[] {
-  if (status === undefined) return [];
-  const reported = status.objects("podIPs").flatMap((entry) => entry.filled("ip") ?? []);
-  if (reported.length > 0) return reported;
-  const first = split(status.text("podIP"));
-  if (first.length > 0) return first;
-  const condition = status.objects("conditions").find((each) => each.text("type") === ASSIGNED_CONDITION);
-  return condition?.text("status") === "True" ? split(condition.text("message")) : [];
-}
-
 /** A pod has single addresses: a prefix (10.0.0.0/8) would route the addresses of others to it. */
 function parsePodAddress(text: string): Cidr {
   const network = tryParseCidr(text.trim());
-  if (network === undefined) throw new NotConvertible(`pod address ${JSON.stringify(text)} is no IP address`);
+  if (network === undefined) throw new NotConvertible(`pod address ${quote(text)} is no IP address`);
   if (cidrLength(network) !== addressBits(ipVersion(network)))
-    throw new NotConvertible(`pod address ${JSON.stringify(text)} is a prefix, not one address`);
+    throw new NotConvertible(`pod address ${quote(text)} is a prefix, not one address`);
   return network;
 }
 
@@ -205,8 +270,7 @@ function floatingAddresses(
 function sourcePrefixes(annotations: Labels): readonly Cidr[] {
   return listAnnotation(annotations, SOURCE_PREFIXES_ANNOTATION).map((text) => {
     const prefix = text.includes("/") ? tryParseCidr(text) : undefined;
-    if (prefix === undefined)
-      throw new NotConvertible(`${SOURCE_PREFIXES_ANNOTATION}: ${JSON.stringify(text)} is no CIDR`);
+    if (prefix === undefined) throw new NotConvertible(`${SOURCE_PREFIXES_ANNOTATION}: ${quote(text)} is no CIDR`);
     return prefix;
   });
 }
@@ -248,13 +312,18 @@ interface PodPatch {
 }
 
 /**
- * Records the addresses that were assigned to a pod, so that policy need not wait for the kubelet. calico-ts reads the
- * condition; the annotations are for Calico and for people.
+ * Records the addresses that were assigned to a pod, so that policy need not wait for the kubelet, and its interface if
+ * that does not have the computed name. calico-ts reads the condition; the annotations are for Calico and for people.
+ * @param options.interfacePrefix first of Felix's interface prefixes
  * @returns undefined if the endpoint has no addresses
  */
 export function podPatch(
-  endpoint: { readonly ipNetworks?: readonly string[]; readonly containerID?: string },
+  endpoint: Partial<Pick<PodEndpointSpec, "pod" | "containerID" | "interfaceName">> & {
+    readonly namespace?: string;
+    readonly ipNetworks?: readonly string[];
+  },
   now: Date,
+  options: { readonly interfacePrefix?: string } = {},
 ): PodPatch | undefined {
   const networks = (endpoint.ipNetworks ?? []).map((text) => {
     const address = tryParseAddress(text);
@@ -267,18 +336,35 @@ export function podPatch(
     [POD_IPS_ANNOTATION]: networks.join(","),
     ...(endpoint.containerID === undefined ? {} : { [CONTAINER_ID_ANNOTATION]: endpoint.containerID }),
   };
-  return { metadata: { annotations }, status: { conditions: [assignedCondition(networks, now)] } };
+  return {
+    metadata: { annotations },
+    status: {
+      conditions: [
+        assignedCondition(networks.join(",") + interfaceSuffix(endpoint, options), endpoint.containerID, now),
+      ],
+    },
+  };
+}
+
+/** Empty for a name of another form: only a dataplane of another vendor chooses such names. */
+function interfaceSuffix(
+  { namespace = "", pod = "", interfaceName = "" }: Parameters<typeof podPatch>[0],
+  { interfacePrefix }: { readonly interfacePrefix?: string },
+): string {
+  const isComputed = interfaceName === podInterfaceName(namespace, pod, interfacePrefix);
+  return isComputed || !isPodInterfaceName(interfaceName, interfacePrefix) ? "" : INTERFACE_SEPARATOR + interfaceName;
 }
 
 /** Records that a pod's addresses are free. */
 export const podErasure = (now: Date): PodPatch => ({
   metadata: { annotations: { [POD_IP_ANNOTATION]: "", [POD_IPS_ANNOTATION]: "" } },
-  status: { conditions: [assignedCondition([], now)] },
+  status: { conditions: [assignedCondition("", undefined, now)] },
 });
 
-const assignedCondition = (networks: readonly string[], now: Date): object => ({
+const assignedCondition = (message: string, containerId: string | undefined, now: Date): object => ({
   type: ASSIGNED_CONDITION,
-  status: networks.length > 0 ? "True" : "False",
-  message: networks.join(","),
+  status: message === "" ? "False" : "True",
+  reason: containerId ?? "",
+  message,
   lastTransitionTime: now.toISOString().replace(/\.\d+Z$/, "Z"),
 });

@@ -1,6 +1,6 @@
 // Namespaces and service accounts as profiles: their labels reach their pods' endpoints under a prefix. A namespace also
 // allows what no policy judges, as Kubernetes has it.
-import { JsonReader } from "../../lib/json-reader.ts";
+import { JsonReader } from "../../lib/encoding/json-reader.ts";
 import {
   NAME_LABEL,
   NAMESPACE_PREFIX,
@@ -27,7 +27,7 @@ export function profileFromNamespace(json: unknown): DerivedProfile {
   return profile(NAMESPACE_PROFILE + name, origin, `${origin.resourceVersion ?? ""}/`, {
     ingress: [{ action: "Allow" }],
     egress: [{ action: "Allow" }],
-    labelsToApply: { ...prefixed(NAMESPACE_PREFIX, labels), [NAMESPACE_PREFIX + NAME_LABEL]: name },
+    labelsToApply: labelsToApply(NAMESPACE_PREFIX, labels, name),
   });
 }
 
@@ -37,8 +37,14 @@ export function profileFromServiceAccount(json: unknown): DerivedProfile {
   const { name, namespace, labels } = namesOf(object);
   const origin = originOf(object, "converted");
   return profile(serviceAccountProfileName(namespace, name), origin, `/${origin.resourceVersion ?? ""}`, {
-    labelsToApply: { ...prefixed(SERVICE_ACCOUNT_PREFIX, labels), [SERVICE_ACCOUNT_PREFIX + NAME_LABEL]: name },
+    labelsToApply: labelsToApply(SERVICE_ACCOUNT_PREFIX, labels, name),
   });
+}
+
+function labelsToApply(prefix: string, labels: Labels, name: string): Labels {
+  const result = prefixed(prefix, labels);
+  result[prefix + NAME_LABEL] = name; // not spread into a copy: a tenant may give an object 130,000 labels
+  return result;
 }
 
 export const serviceAccountProfileName = (namespace: string, name: string): string =>

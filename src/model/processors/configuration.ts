@@ -1,10 +1,11 @@
 // FelixConfiguration and ClusterInformation as named settings: one key per field, set or gone.
-import { JsonReader } from "../../lib/json-reader.ts";
-import type { Json } from "../../lib/lossless-json.ts";
-import { FELIX_PARAMETERS, felixParameterOf, felixParameterText } from "../felix-parameters.ts";
-import type { ResourceKey } from "../keys.ts";
+import { JsonReader } from "../../lib/encoding/json-reader.ts";
+import type { Json } from "../../lib/encoding/lossless-json.ts";
+import { felixFieldSettings, felixKeyOf, settingsFrom } from "../felix-settings/index.ts";
+import type { ResourceKey } from "../keys/keys.ts";
+import { readClusterInformation } from "../readers/cluster-information.ts";
 import type { Resource } from "../resource.ts";
-import { isValueError, type ReportProblem } from "../value-error.ts";
+import { isValueError, type ReportProblem } from "../validation/value-error.ts";
 import { type DerivedUpdate, resourceKey, resourceOf, type UpdateProcessor } from "./processor.ts";
 
 const ANNOTATION_PREFIX = "config.projectcalico.org/";
@@ -24,8 +25,8 @@ export function felixConfigProcessor(): UpdateProcessor {
       const host = hostOf(key);
       if (host === undefined) return [{ key, value: resource }];
       const settings = felixSettings(resource, report);
-      const known = new Set([...FELIX_PARAMETERS, ...settings.keys(), ...(extras.get(key.name) ?? [])]);
-      const extra = new Set([...settings.keys()].filter((name) => !PARAMETERS.has(name)));
+      const known = new Set([...felixFieldSettings(), ...settings.keys(), ...(extras.get(key.name) ?? [])]);
+      const extra = new Set([...settings.keys()].filter((name) => !felixFieldSettings().has(name)));
       if (extra.size > 0) extras.set(key.name, extra);
       else extras.delete(key.name);
       return [...known].map((name) => setting(host, name, settings.get(name)));
@@ -33,16 +34,13 @@ export function felixConfigProcessor(): UpdateProcessor {
   };
 }
 
-const PARAMETERS: ReadonlySet<string> = new Set(FELIX_PARAMETERS);
-
 /** A FelixConfiguration as settings by parameter name. */
 export function felixSettings(resource: Resource | undefined, report: ReportProblem): Map<string, string> {
   const settings = new Map<string, string>();
   if (resource === undefined) return settings;
   for (const [field, value] of fieldsOf(resource, report)) {
-    const parameter = felixParameterOf(field);
-    const text = felixParameterText(parameter, value);
-    if (text !== undefined) settings.set(parameter, text);
+    const { key, text } = felixKeyOf(field, value);
+    if (text !== undefined) settings.set(key, text);
   }
   for (const [name, value] of Object.entries(resource.metadata.annotations ?? {}))
     if (name.startsWith(ANNOTATION_PREFIX) && value !== "") settings.set(name.slice(ANNOTATION_PREFIX.length), value);
@@ -56,21 +54,17 @@ export const clusterInformationProcessor: UpdateProcessor = {
     resourceKey(update.key, "ClusterInformation");
     const resource = resourceOf(update);
     if (update.key.type === "resource" && update.key.name !== "default") return [];
-    const fields = new Map(resource === undefined ? [] : fieldsOf(resource, report));
-    const text = (name: string): string | undefined => {
-      const value = fields.get(name);
-      return typeof value === "string" && value !== "" ? value : undefined;
+    const cluster =
+      resource === undefined ? undefined : readClusterInformation(resource, (error) => report(error.message));
+    const byField: Readonly<Record<string, string | undefined>> = {
+      clusterGUID: cluster?.clusterGuid,
+      clusterType: cluster?.clusterType,
+      calicoVersion: cluster?.calicoVersion,
+      variant: cluster?.variant,
     };
-    const ready = fields.get("datastoreReady");
     return [
-      setting("", "ClusterGUID", text("clusterGUID")),
-      setting("", "ClusterType", text("clusterType")),
-      setting("", "CalicoVersion", text("calicoVersion")),
-      setting("", "Variant", text("variant")),
-      {
-        key: { type: "ready" },
-        value: resource === undefined ? undefined : typeof ready === "boolean" ? ready : undefined,
-      },
+      ...settingsFrom("ClusterInformation").map(([name, field]) => setting("", name, byField[field])),
+      { key: { type: "ready" }, value: cluster?.isDatastoreReady },
     ];
   },
 };

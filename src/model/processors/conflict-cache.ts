@@ -1,8 +1,8 @@
 // Kinds whose derived key follows from their contents, so that two resources may claim one key (two pools of one CIDR):
 // the lowest name has it, and when that one goes or changes its key the next takes over.
-import { keyPath } from "../key-path.ts";
-import type { KeyValue } from "../derived.ts";
-import type { Key } from "../keys.ts";
+import { keyPath } from "../keys/key-path.ts";
+import type { KeyValue } from "../stored/derived.ts";
+import type { Key } from "../keys/keys.ts";
 import type { Resource } from "../resource.ts";
 import { compareText } from "../selector/ast.ts";
 import { convertOrReport, type DerivedUpdate, resourceKey, resourceOf, type UpdateProcessor } from "./processor.ts";

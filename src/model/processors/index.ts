@@ -8,11 +8,11 @@ export {
   hostEndpointProcessor,
   networkSetLabels,
   networkSetProcessor,
-  parseDscp,
   workloadEndpointProcessor,
 } from "./endpoints.ts";
-export { felixNodeProcessor } from "./nodes.ts";
+export { bgpConfigurationProcessor, bgpPeerProcessor } from "./bgp.ts";
+export { felixNodeProcessor, nodeProcessor } from "./nodes.ts";
 export { policyProcessor, profileProcessor, tierProcessor } from "./policies.ts";
 export { convertPool, poolProcessor, tunnelPoolProcessor } from "./pools.ts";
-export { passThroughOf } from "./shapes.ts";
+export { endpointSliceProcessor, kubernetesServiceProcessor, liveMigrationProcessor } from "./kubernetes.ts";
 export { type DerivedUpdate, passThrough, type StoredUpdate, type UpdateProcessor } from "./processor.ts";

@@ -1,19 +1,36 @@
-// A Node as Felix sees it. Every key it can set is told each time, set or gone, so a Node that loses
-// an address loses what was derived from it. An address that is none deletes its key and is reported.
-import { type Cidr, tryParseAddress, tryParseCidr, tryParseNetwork } from "../../lib/ip.ts";
-import { JsonReader } from "../../lib/json-reader.ts";
-import type { Block, Wireguard } from "../derived.ts";
-import type { Resource } from "../resource.ts";
-import { isValueError, type ReportProblem } from "../value-error.ts";
-import { convertOrReport, type DerivedUpdate, resourceKey, resourceOf, type UpdateProcessor } from "./processor.ts";
-import { shapely } from "./shapes.ts";
+// A Node as Felix sees it. Every key that a Node can set is emitted each time, set or deleted, so that a Node which loses
+// an address also loses what was derived from it. A field that cannot be read deletes its key and is reported.
+import type { WrongShape } from "../../lib/encoding/json-reader.ts";
+import type { Cidr } from "../../lib/ip/ip.ts";
+import { type Node, readNode } from "../readers/node.ts";
+import { affects, isWrongType, rejectWrongTypes } from "../readers/unreadable.ts";
+import type { Block, Wireguard } from "../stored/derived.ts";
+import {
+  convertOrReport,
+  type DerivedUpdate,
+  limitDepth,
+  passThroughIf,
+  resourceKey,
+  resourceOf,
+  type UpdateProcessor,
+} from "./processor.ts";
 
-const TUNNEL_FIELDS = [
-  ["IPv4VXLANTunnelAddr", "ipv4VXLANTunnelAddr"],
-  ["VXLANTunnelMACAddr", "vxlanTunnelMACAddr"],
-  ["IPv6VXLANTunnelAddr", "ipv6VXLANTunnelAddr"],
-  ["VXLANTunnelMACAddrV6", "vxlanTunnelMACAddrV6"],
-] as const;
+/** The fields of a Node that calculations read. */
+const CALCULATED_FIELDS = [
+  "spec.bgp",
+  "spec.ipv4VXLANTunnelAddr",
+  "spec.vxlanTunnelMACAddr",
+  "spec.ipv6VXLANTunnelAddr",
+  "spec.vxlanTunnelMACAddrV6",
+  "spec.wireguard",
+  "spec.addresses",
+];
+const WIREGUARD_FIELDS = ["spec.wireguard", "status.wireguardPublicKey", "status.wireguardPublicKeyV6"];
+
+/** Passes Nodes through unchanged. */
+export const nodeProcessor: UpdateProcessor = passThroughIf((resource) =>
+  readNode(resource, rejectWrongTypes(...CALCULATED_FIELDS)),
+);
 
 /** @param usePodCidr derive blocks from the nodes' pod CIDRs, where addresses come from Kubernetes itself */
 export function felixNodeProcessor(options: { readonly usePodCidr: boolean }): UpdateProcessor {
@@ -24,87 +41,49 @@ export function felixNodeProcessor(options: { readonly usePodCidr: boolean }): U
       const key = resourceKey(update.key, "Node");
       const host = key.name;
       const resource = resourceOf(update);
-      const fields = readNode(resource, report);
-      const bgp = attempt(() => fields?.object("bgp"), report);
+      const errors: WrongShape[] = [];
+      const node = resource === undefined ? undefined : readNode(resource, (error) => errors.push(error));
+      for (const error of errors) report(error.message);
       const config = (name: string, value: string | undefined): DerivedUpdate => ({
         key: { type: "hostConfig", host, name },
         value,
       });
+      const hasWireguard = !errors.some((error) => affects(error, WIREGUARD_FIELDS));
       const updates: DerivedUpdate[] = [
-        config(
-          "IpInIpTunnelAddr",
-          attempt(() => address(bgp, "ipv4IPIPTunnelAddr"), report),
-        ),
-        ...TUNNEL_FIELDS.map(([name, field]) =>
-          config(
-            name,
-            attempt(() => (field.includes("MAC") ? fields?.filled(field) : address(fields, field)), report),
-          ),
-        ),
-        { key: { type: "wireguard", host }, value: attempt(() => wireguardOf(fields, resource), report) },
-        { key: { type: "hostIp", host }, value: attempt(() => networkAddress(bgp, "ipv4Address"), report) },
+        config("IpInIpTunnelAddr", node?.tunnels.ipip[4]),
+        config("IPv4VXLANTunnelAddr", node?.tunnels.vxlan[4]),
+        config("VXLANTunnelMACAddr", node?.vxlanMacs[4]),
+        config("IPv6VXLANTunnelAddr", node?.tunnels.vxlan[6]),
+        config("VXLANTunnelMACAddrV6", node?.vxlanMacs[6]),
+        {
+          key: { type: "wireguard", host },
+          value: node !== undefined && hasWireguard ? wireguardOf(node) : undefined,
+        },
+        { key: { type: "hostIp", host }, value: node?.networks[4]?.address },
       ];
       if (options.usePodCidr) {
         const before = podCidrs.get(host) ?? new Set<Cidr>();
-        const now = new Set(attempt(() => podCidrsOf(resource), report) ?? []);
+        const now = new Set(node?.podCidrs);
         podCidrs.set(host, now);
         if (now.size === 0) podCidrs.delete(host);
         for (const cidr of before) if (!now.has(cidr)) updates.push({ key: { type: "block", cidr }, value: undefined });
         for (const cidr of now) updates.push({ key: { type: "block", cidr }, value: hostBlock(cidr, host) });
       }
-      updates.push({ key, value: convertOrReport(resource, (node) => shapely("Node", node), report) });
+      const isRejected = errors.some((error) => isWrongType(error) && affects(error, CALCULATED_FIELDS));
+      updates.push({ key, value: isRejected ? undefined : convertOrReport(resource, limitDepth, report) });
       return updates;
     },
   };
 }
 
-function readNode(resource: Resource | undefined, report: ReportProblem): JsonReader | undefined {
-  return resource === undefined ? undefined : attempt(() => new JsonReader(resource.spec, "spec"), report);
-}
-
-function attempt<T>(read: () => T, report: ReportProblem): T | undefined {
-  try {
-    return read();
-  } catch (error) {
-    if (!isValueError(error)) throw error;
-    report(error.message);
-    return undefined;
-  }
-}
-
-function address(fields: JsonReader | undefined, name: string) {
-  const text = fields?.filled(name);
-  return text === undefined ? undefined : (tryParseAddress(text) ?? fields?.fail(name, "an IP address"));
-}
-
-/** The address of a field that also says the network's length. */
-function networkAddress(fields: JsonReader | undefined, name: string) {
-  const text = fields?.filled(name);
-  return text === undefined
-    ? undefined
-    : (tryParseNetwork(text)?.address ?? fields?.fail(name, "an address such as 10.0.0.1/24"));
-}
-
-function wireguardOf(fields: JsonReader | undefined, resource: Resource | undefined): Wireguard | undefined {
-  const settings = fields?.object("wireguard");
-  const status = resource?.status === undefined ? undefined : new JsonReader(resource.status, "status");
-  const v4 = address(settings, "interfaceIPv4Address");
-  const v6 = address(settings, "interfaceIPv6Address");
-  const publicKey = status?.filled("wireguardPublicKey");
-  const publicKeyV6 = status?.filled("wireguardPublicKeyV6");
-  if (v4 === undefined && v6 === undefined && publicKey === undefined && publicKeyV6 === undefined) return undefined;
-  return {
-    ...(v4 === undefined ? {} : { interfaceIpv4Addr: v4 }),
-    ...(publicKey === undefined ? {} : { publicKey }),
-    ...(v6 === undefined ? {} : { interfaceIpv6Addr: v6 }),
-    ...(publicKeyV6 === undefined ? {} : { publicKeyV6 }),
+function wireguardOf({ tunnels, wireguardKeys }: Node): Wireguard | undefined {
+  const value = {
+    ...(tunnels.wireguard[4] === undefined ? {} : { interfaceIpv4Addr: tunnels.wireguard[4] }),
+    ...(wireguardKeys[4] === undefined ? {} : { publicKey: wireguardKeys[4] }),
+    ...(tunnels.wireguard[6] === undefined ? {} : { interfaceIpv6Addr: tunnels.wireguard[6] }),
+    ...(wireguardKeys[6] === undefined ? {} : { publicKeyV6: wireguardKeys[6] }),
   };
-}
-
-function podCidrsOf(resource: Resource | undefined): readonly Cidr[] {
-  if (resource?.status === undefined) return [];
-  const status = new JsonReader(resource.status, "status");
-  return status.texts("podCIDRs").map((text) => tryParseCidr(text) ?? status.fail("podCIDRs", `CIDRs, not ${text}`));
+  return Object.keys(value).length === 0 ? undefined : value;
 }
 
 /** A block that stands for all of a node's pod addresses; nobody allocates from it. */

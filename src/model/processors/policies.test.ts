@@ -1,22 +1,22 @@
 import { describe, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
-import { JsonReader } from "../../lib/json-reader.ts";
-import type { Policy, Rule, RuleSide } from "../derived.ts";
+import { JsonReader } from "../../lib/encoding/json-reader.ts";
+import type { Policy, Rule, RuleSide } from "../stored/derived.ts";
 import { type KindName, kindOf } from "../kinds.ts";
 import { API_VERSION, type Resource } from "../resource.ts";
 import { convertRule } from "../rule-conversion.ts";
-import { parseSelector, selectorId } from "../selector.ts";
+import { ParsedSelector } from "../selector/selector.ts";
 import { convertPolicy, policyProcessor, profileProcessor, tierProcessor } from "./policies.ts";
 
 const resource = (kind: KindName, spec: unknown, namespace?: string): Resource => ({
   apiVersion: API_VERSION,
   kind,
-  metadata: { name: "p", ...(namespace === undefined ? {} : { namespace }) },
+  metadata: { name: "p", namespace },
   spec,
 });
 const selectorOf = (kind: KindName, spec: object, namespace?: string): string | undefined =>
-  convertPolicy(resource(kind, spec, namespace), () => {})?.selector;
+  convertPolicy(resource(kind, spec, namespace), () => {})?.selector.text;
 
 describe("DM-054 a namespaced policy's selector", () => {
   const cases = [
@@ -110,12 +110,12 @@ describe("DM-056 one side of a rule", () => {
   ] as const;
   for (const [entity, namespace, want] of cases)
     test(`${JSON.stringify(entity)} in ${namespace ?? "no namespace"}`, () =>
-      expect(side(entity, namespace)?.selector).toBe(want));
+      expect(side(entity, namespace)?.selector?.text).toBe(want));
 
   test("notSelector stays apart, and what the user wrote is kept", () =>
     expect(side({ notSelector: "a=='b'", namespaceSelector: "n=='m'" }, "ns1")).toEqual({
-      selector: 'pcns.n == "m"',
-      notSelector: 'a == "b"',
+      selector: ParsedSelector.parse('pcns.n == "m"'),
+      notSelector: ParsedSelector.parse('a == "b"'),
       original: { notSelector: "a=='b'", namespaceSelector: "n=='m'" },
     }));
 });
@@ -356,7 +356,7 @@ function compare(policy: Policy | undefined, message: PolicyMessage): void {
   const want = message["2.policy"];
   const name = message["1.id"]["2.name"];
   expect({ name, tier: policy?.tier }).toEqual({ name, tier: want["8.tier"] });
-  if (want["6.original_selector"] !== undefined) expect(policy?.selector).toBe(want["6.original_selector"]);
+  if (want["6.original_selector"] !== undefined) expect(policy?.selector.canonical).toBe(want["6.original_selector"]);
   compareRules(name, policy?.inboundRules ?? [], want["1.inbound_rules"] ?? []);
   compareRules(name, policy?.outboundRules ?? [], want["2.outbound_rules"] ?? []);
 }
@@ -386,7 +386,7 @@ function compareRules(policy: string, rules: readonly Rule[], messages: readonly
         policy,
         i,
         field,
-        ids: [selectorId(parseSelector(side.selector ?? ""))],
+        ids: [side.selector?.id ?? "none"],
       });
     }
   }

@@ -1,25 +1,29 @@
 // Policies, tiers and profiles as calculations need them.
-import { JsonReader } from "../../lib/json-reader.ts";
-import { policySelector } from "../compose-selector.ts";
-import type { Policy, ProfileRules, Tier, ValueOf } from "../derived.ts";
-import type { PolicyKey, PolicyKind, ResourceKey } from "../keys.ts";
+import { JsonReader } from "../../lib/encoding/json-reader.ts";
+import { policySelector } from "../selector/compose-selector.ts";
+import type { Policy, ProfileRules } from "../stored/derived.ts";
+import type { PolicyKey, PolicyKind, ResourceKey } from "../keys/keys.ts";
 import { convertKubernetesPolicySpec } from "../kubernetes/network-policy.ts";
 import { convertClusterNetworkPolicy } from "../kubernetes/cluster-network-policy.ts";
-import { policyKindOf } from "../policy-key.ts";
-import { DEFAULT_TIER } from "../policy-names.ts";
+import { policyKindOf } from "../keys/policy-key.ts";
+import { DEFAULT_TIER } from "../keys/policy-names.ts";
+import { policyTypesIn } from "../readers/policy.ts";
+import { readProfileLabels } from "../readers/profile.ts";
+import { readTier } from "../readers/tier.ts";
+import { rejectUnreadable } from "../readers/unreadable.ts";
 import type { Labels, Resource } from "../resource.ts";
 import { convertRules } from "../rule-conversion.ts";
-import { tryParseSelector, writeSelector } from "../selector.ts";
-import type { ReportProblem } from "../value-error.ts";
+import { ParsedSelector } from "../selector/selector.ts";
+import type { ReportProblem } from "../validation/value-error.ts";
 import {
   convertOrReport,
   type DerivedUpdate,
+  limitDepth,
   oneToOne,
   resourceKey,
   resourceOf,
   type UpdateProcessor,
 } from "./processor.ts";
-import { shapely } from "./shapes.ts";
 
 const policyKey = (key: ResourceKey): PolicyKey => ({
   type: "policy",
@@ -52,7 +56,7 @@ export function convertPolicy(resource: Resource, report: ReportProblem): Policy
 
 function convertSpec(resource: Resource, spec: JsonReader, report: ReportProblem): Policy {
   const namespace = resource.metadata.namespace;
-  const selector = policySelector(
+  const { selector, ignored } = policySelector(
     {
       selector: spec.filled("selector"),
       namespaceSelector: spec.filled("namespaceSelector"),
@@ -64,11 +68,11 @@ function convertSpec(resource: Resource, spec: JsonReader, report: ReportProblem
   const egress = spec.objects("egress");
   const order = spec.number("order");
   const hints = spec.texts("performanceHints");
-  // Who else it is for cannot be known: what it allows must not be theirs, what it denies may.
-  const isWide = selectsTooMuch(spec, namespace, report);
+  for (const field of ignored) report(`${spec.at(field)} is no selector: of the policy only what it denies is used`);
   const rules = (of: readonly JsonReader[]) => {
     const converted = convertRules(of, namespace, report);
-    return isWide ? converted.filter(({ action }) => action === "deny") : converted;
+    // Who else it is for cannot be known: what it allows must not be theirs, what it denies may.
+    return ignored.length === 0 ? converted : converted.filter(({ action }) => action === "deny");
   };
   return {
     ...(namespace === undefined ? {} : { namespace }),
@@ -76,9 +80,9 @@ function convertSpec(resource: Resource, spec: JsonReader, report: ReportProblem
     ...(order === undefined ? {} : { order }),
     inboundRules: rules(ingress),
     outboundRules: rules(egress),
-    selector: writeSelector(selector),
+    selector: ParsedSelector.of(selector),
     ...(namespace === undefined ? hostEndpointFlags(spec) : {}),
-    types: policyTypes(spec, ingress.length > 0, egress.length > 0),
+    types: policyTypesIn(spec),
     ...(hints.length === 0 ? {} : { performanceHints: hints }),
   };
 }
@@ -92,30 +96,6 @@ function hostEndpointFlags(spec: JsonReader): Partial<Policy> {
   };
 }
 
-/** Whether a selector that narrows the policy's own does not parse: it was left out. */
-function selectsTooMuch(spec: JsonReader, namespace: string | undefined, report: ReportProblem): boolean {
-  const narrowing = ["serviceAccountSelector", ...(namespace === undefined ? ["namespaceSelector"] : [])];
-  const lost = narrowing.filter((field) => {
-    const text = spec.filled(field);
-    return text !== undefined && tryParseSelector(text) === undefined;
-  });
-  for (const field of lost) report(`${spec.at(field)} is no selector: of the policy only what it denies is used`);
-  return lost.length > 0;
-}
-
-/** Said, or what there are rules for; without rules, ingress. */
-function policyTypes(spec: JsonReader, hasIngress: boolean, hasEgress: boolean): Policy["types"] {
-  const said = spec.texts("types");
-  if (said.length > 0) {
-    return said.map((type) => {
-      const lower = type.toLowerCase();
-      return lower === "ingress" || lower === "egress" ? lower : spec.fail("types", "Ingress or Egress");
-    });
-  }
-  if (!hasEgress) return ["ingress"];
-  return hasIngress ? ["ingress", "egress"] : ["egress"];
-}
-
 function withStaging(resource: Resource, policy: Policy): Policy | undefined {
   if (policyKindOf(resource.kind)?.staged !== true) return policy;
   const action = new JsonReader(resource.spec, "spec").filled("stagedAction") ?? "Set";
@@ -127,14 +107,7 @@ function withStaging(resource: Resource, policy: Policy): Policy | undefined {
 
 export const tierProcessor: UpdateProcessor = oneToOne(
   (key) => ({ type: "tier", name: key.name }),
-  (resource): Tier => {
-    const spec = new JsonReader(resource.spec, "spec");
-    const order = spec.number("order");
-    return {
-      ...(order === undefined ? {} : { order }),
-      defaultAction: spec.text("defaultAction") === "Pass" ? "Pass" : "Deny",
-    };
-  },
+  (resource) => readTier(resource, rejectUnreadable),
 );
 
 /** A profile's rules, its labels, and the resource itself. */
@@ -148,17 +121,20 @@ export const profileProcessor: UpdateProcessor = {
     const labels =
       rules === undefined
         ? undefined
-        : convertOrReport<Labels>(resource, (r) => new JsonReader(r.spec, "spec").map("labelsToApply") ?? {}, report);
+        : convertOrReport<Labels>(resource, (r) => readProfileLabels(r, rejectUnreadable), report);
     return [
       { key: { type: "profileRules", name: key.name }, value: labels === undefined ? undefined : rules },
       { key: { type: "profileLabels", name: key.name }, value: labels },
-      {
-        key,
-        value: convertOrReport(resource, (profile) => shapely("Profile", profile), report) as ValueOf<ResourceKey>,
-      },
+      { key, value: convertOrReport(resource, checkProfile, report) },
     ] satisfies DerivedUpdate[];
   },
 };
+
+/** @throws WrongShape if the labels cannot be read */
+function checkProfile(resource: Resource): Resource {
+  readProfileLabels(resource, rejectUnreadable);
+  return limitDepth(resource);
+}
 
 function convertProfileRules(resource: Resource, report: ReportProblem): ProfileRules {
   const spec = new JsonReader(resource.spec, "spec");

@@ -1,53 +1,61 @@
 // IP pools as calculations need them.
-import { tryParseCidr } from "../../lib/ip.ts";
-import { JsonReader } from "../../lib/json-reader.ts";
-import type { Pool } from "../derived.ts";
-import type { PoolKey } from "../keys.ts";
+import { type Encapsulation, readPool } from "../readers/ip-pool.ts";
+import { affects, type OnUnreadable } from "../readers/unreadable.ts";
+import type { Pool } from "../stored/derived.ts";
+import type { PoolKey } from "../keys/keys.ts";
 import type { Resource } from "../resource.ts";
 import { conflictResolving } from "./conflict-cache.ts";
 import type { UpdateProcessor } from "./processor.ts";
 
+/** If one of these fields cannot be read, the pool is not used: its traffic would be carried in another way than was meant. */
+const CALCULATED_FIELDS = [
+  "spec.cidr",
+  "spec.ipipMode",
+  "spec.vxlanMode",
+  "spec.natOutgoing",
+  "spec.disabled",
+  "spec.disableBGPExport",
+  "spec.assignmentMode",
+  "spec.allowedUses",
+];
+const rejectUnreadableIn =
+  (fields: readonly string[]): OnUnreadable =>
+  (error) => {
+    if (affects(error, fields)) throw error;
+  };
+
 export const poolProcessor = (): UpdateProcessor => conflictResolving(convertPool);
 
-/** With what else decides whether a node's tunnels take their addresses from the pool. */
+/** Adds the node selector, which decides with the rest whether a node's tunnels take their addresses from the pool. */
 export const tunnelPoolProcessor = (): UpdateProcessor =>
   conflictResolving((resource) => {
-    const { key, value } = convertPool(resource);
-    const nodeSelector = new JsonReader(resource.spec, "spec").text("nodeSelector") ?? "";
-    return { key, value: nodeSelector === "" ? value : { ...value, nodeSelector } };
+    const nodeSelector = readPool(resource, rejectUnreadableIn(["spec.nodeSelector"]))?.nodeSelector ?? "";
+    const pool = convertPool(resource);
+    return pool === undefined || nodeSelector === "" ? pool : { ...pool, value: { ...pool.value, nodeSelector } };
   });
 
-export function convertPool(resource: Resource): { readonly key: PoolKey; readonly value: Pool } {
-  const spec = new JsonReader(resource.spec, "spec");
-  const cidr = tryParseCidr(spec.text("cidr") ?? "") ?? spec.fail("cidr", "a CIDR such as 10.0.0.0/16");
-  const uses = spec.texts("allowedUses");
+/** @throws WrongShape if the pool cannot be used */
+export function convertPool(resource: Resource): { readonly key: PoolKey; readonly value: Pool } | undefined {
+  const pool = readPool(resource, rejectUnreadableIn(CALCULATED_FIELDS));
+  if (pool === undefined) return undefined;
   return {
-    key: { type: "pool", cidr },
+    key: { type: "pool", cidr: pool.cidr },
     value: {
-      cidr,
-      ipipMode: encapsulation(spec, "ipipMode"),
-      vxlanMode: encapsulation(spec, "vxlanMode"),
-      masquerade: spec.flag("natOutgoing") ?? false,
-      ipam: spec.flag("disabled") !== true,
-      disabled: spec.flag("disabled") ?? false,
-      disableBgpExport: spec.flag("disableBGPExport") ?? false,
-      assignmentMode: spec.text("assignmentMode") === "Manual" ? "Manual" : "Automatic",
-      allowedUses: uses.length === 0 ? ["Workload", "Tunnel"] : uses,
+      cidr: pool.cidr,
+      ipipMode: V1_ENCAPSULATION[pool.ipipMode],
+      vxlanMode: V1_ENCAPSULATION[pool.vxlanMode],
+      masquerade: pool.natOutgoing,
+      ipam: !pool.isDisabled,
+      disabled: pool.isDisabled,
+      disableBgpExport: pool.disableBgpExport,
+      assignmentMode: pool.isAutomatic ? "Automatic" : "Manual",
+      allowedUses: pool.allowedUses,
     },
   };
 }
 
-function encapsulation(spec: JsonReader, name: "ipipMode" | "vxlanMode"): Pool["ipipMode"] {
-  switch (spec.text(name)) {
-    case undefined:
-    case "":
-    case "Never":
-      return "";
-    case "Always":
-      return "always";
-    case "CrossSubnet":
-      return "cross-subnet";
-    default:
-      return spec.fail(name, "Never, Always or CrossSubnet");
-  }
-}
+const V1_ENCAPSULATION: Readonly<Record<Encapsulation, Pool["ipipMode"]>> = {
+  Never: "",
+  Always: "always",
+  CrossSubnet: "cross-subnet",
+};

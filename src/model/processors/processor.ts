@@ -1,10 +1,10 @@
 // Between what is stored and what consumers of a syncer are told: an update processor per kind. Pure: given the same
 // updates since its last restart, it says the same.
-import type { ValueOf } from "../derived.ts";
-import type { Key, ResourceKey, StoredKey } from "../keys.ts";
+import type { ValueOf } from "../stored/derived.ts";
+import type { Key, ResourceKey, StoredKey } from "../keys/keys.ts";
 import type { KindName } from "../kinds.ts";
 import type { Resource } from "../resource.ts";
-import { isValueError, type ReportProblem } from "../value-error.ts";
+import { isValueError, NotConvertible, type ReportProblem } from "../validation/value-error.ts";
 
 /** A stored thing and what it now is; undefined = gone. */
 export type StoredUpdate<K extends StoredKey = StoredKey> = K extends StoredKey
@@ -45,6 +45,35 @@ export const passThrough: UpdateProcessor = {
   restart: () => {},
   process: (update) => [update],
 };
+
+/** Passes resources through unchanged. A resource that `read` rejects counts as deleted and is reported. */
+export function passThroughIf(read: (resource: Resource) => unknown): UpdateProcessor {
+  const check = (resource: Resource): Resource => {
+    read(resource);
+    return limitDepth(resource);
+  };
+  return {
+    restart: () => {},
+    process: (update, report) => [
+      { ...update, value: convertOrReport(resourceOf(update), check, report) } as DerivedUpdate,
+    ],
+  };
+}
+
+/** No valid resource is nested this deeply. A deeper one could exhaust the stack of programs that encode or compare it. */
+const MAX_DEPTH = 100;
+
+/** @throws NotConvertible if the resource is nested too deeply */
+export function limitDepth(resource: Resource): Resource {
+  checkDepth(resource, 0);
+  return resource;
+}
+
+function checkDepth(value: unknown, depth: number): void {
+  if (typeof value !== "object" || value === null) return;
+  if (depth > MAX_DEPTH) throw new NotConvertible(`nested more than ${MAX_DEPTH} times`);
+  for (const inner of Object.values(value)) checkDepth(inner, depth + 1);
+}
 
 /** One resource, one derived value, under a key that follows from the resource's own. */
 export function oneToOne<K extends Key>(

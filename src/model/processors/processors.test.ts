@@ -1,7 +1,7 @@
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
-import { parseCidr } from "../../lib/ip.ts";
-import { keyPath } from "../key-path.ts";
+import { parseCidr } from "../../lib/ip/ip.ts";
+import { keyPath } from "../keys/key-path.ts";
 import { type KindName, kindOf } from "../kinds.ts";
 import { API_VERSION, type Labels, type Resource } from "../resource.ts";
 import { clusterInformationProcessor, felixConfigProcessor } from "./configuration.ts";
@@ -11,6 +11,7 @@ import {
   networkSetProcessor,
   workloadEndpointProcessor,
 } from "./endpoints.ts";
+import { readNode, rejectUnreadable } from "../readers/index.ts";
 import { felixNodeProcessor } from "./nodes.ts";
 import { poolProcessor } from "./pools.ts";
 import type { UpdateProcessor } from "./processor.ts";
@@ -24,8 +25,7 @@ interface Given {
   readonly spec?: unknown;
   readonly status?: unknown;
 }
-const keyOf = ({ kind, name, namespace }: Given) =>
-  ({ type: "resource", kind, name, ...(namespace === undefined ? {} : { namespace }) }) as const;
+const keyOf = ({ kind, name, namespace }: Given) => ({ type: "resource", kind, name, namespace }) as const;
 
 /** What is told of a resource, by path; "gone" for what is not there. */
 function told(processor: UpdateProcessor, given: Given, problems: string[] = []): Record<string, unknown> {
@@ -38,12 +38,12 @@ function told(processor: UpdateProcessor, given: Given, problems: string[] = [])
           kind,
           metadata: {
             name,
-            ...(namespace === undefined ? {} : { namespace }),
-            ...(labels === undefined ? {} : { labels }),
-            ...(annotations === undefined ? {} : { annotations }),
+            namespace,
+            labels,
+            annotations,
           },
           spec,
-          ...(status === undefined ? {} : { status }),
+          status,
         };
   const updates = processor.process({ key: keyOf(given), value }, (problem) => problems.push(problem));
   return Object.fromEntries(updates.map((update) => [keyPath(update.key), update.value ?? "gone"]));
@@ -229,7 +229,7 @@ describe("DM-132 of several resources for one key the lowest name has it", () =>
   const pool = (name: string, cidr: string | undefined, natOutgoing = false): Given => ({
     kind: "IPPool",
     name,
-    ...(cidr === undefined ? {} : { spec: { cidr, natOutgoing } }),
+    spec: cidr === undefined ? undefined : { cidr, natOutgoing },
   });
   const path = "/calico/v1/ipam/v4/pool/10.0.0.0-16";
   const masquerade = (all: Record<string, unknown>) =>
@@ -365,19 +365,22 @@ describe("DM-130 a node as Felix sees it", () => {
     );
     expect(all["/calico/v1/host/n1/config/IpInIpTunnelAddr"]).toBe("gone");
     expect(all["/calico/v1/host/n1/bird_ip"]).toBe("192.0.2.1");
-    expect(problems).toEqual(["spec.bgp.ipv4IPIPTunnelAddr: want an IP address"]);
+    expect(problems).toEqual(["spec.bgp.ipv4IPIPTunnelAddr: want an IPv4 address"]);
   });
   test("what is null is not there, and hides nothing else", () => {
     const problems: string[] = [];
     const bgp = { ipv4Address: "192.0.2.1/24", ipv6Address: null, asNumber: null };
     const spec = { bgp, ipv4VXLANTunnelAddr: null, wireguard: null, addresses: null };
     const all = told(felixNodeProcessor({ usePodCidr: false }), { ...given, spec, status: {} }, problems);
-    expect(set(all)).toEqual({
-      "/calico/v1/host/n1/bird_ip": "192.0.2.1",
-      "/calico/resources/v3/projectcalico.org/nodes/n1": expect.objectContaining({
-        spec: { bgp: { ipv4Address: "192.0.2.1/24" } },
-      }),
-    });
+    const path = "/calico/resources/v3/projectcalico.org/nodes/n1";
+    expect(set(all)).toEqual({ "/calico/v1/host/n1/bird_ip": "192.0.2.1", [path]: expect.objectContaining({ spec }) });
+    const minimal = {
+      apiVersion: API_VERSION,
+      kind: "Node",
+      metadata: { name: "n1" },
+      spec: { bgp: { ipv4Address: "192.0.2.1/24" } },
+    } as const;
+    expect(readNode(all[path] as Resource, rejectUnreadable)).toEqual(readNode(minimal, rejectUnreadable));
     expect(problems).toEqual([]);
   });
   test("pod CIDRs become blocks, old ones go", () => {
@@ -400,7 +403,7 @@ describe("DM-128 Felix's settings", () => {
     kind: "FelixConfiguration",
     name,
     spec,
-    ...(annotations === undefined ? {} : { annotations }),
+    annotations,
   });
   const values = {
     routeRefreshInterval: "1m30s",

@@ -1,5 +1,6 @@
 // What a selector is once parsed, and the one way to walk it. Nesting is as deep as the user wrote it, so nothing here
 // recurses: ten thousand nested terms are as safe as ten.
+import { checkLabelLength } from "./lex.ts";
 
 /** One alternative per kind, so that looking at `kind` tells them apart. */
 type Node<K extends string, Fields = unknown> = K extends string ? { readonly kind: K } & Readonly<Fields> : never;
@@ -21,6 +22,7 @@ export type Selector =
   | Node<"and" | "or", { operands: readonly Selector[] }>;
 
 export const ALL_SELECTOR: SelectorLeaf = { kind: "all" };
+export const GLOBAL_SELECTOR: SelectorLeaf = { kind: "global" };
 
 export const negate = (operand: Selector): Selector => ({ kind: "not", operand });
 
@@ -90,11 +92,26 @@ export function mapLeaves(selector: Selector, map: (leaf: SelectorLeaf) => Selec
   });
 }
 
-/** The same selector over labels whose names begin with `prefix`: how `pcns.` and `pcsa.` come in. */
+/**
+ * The same selector over labels whose names begin with `prefix`: how `pcns.` and `pcsa.` come in. Throws `SelectorError`
+ * for a label that is too long with its prefix.
+ */
 export function prefixLabels(selector: Selector, prefix: string): Selector {
-  return mapLeaves(selector, (leaf) =>
-    leaf.kind === "all" || leaf.kind === "global" ? leaf : { ...leaf, label: prefix + leaf.label },
-  );
+  return mapLeaves(selector, (leaf) => {
+    if (leaf.kind === "all" || leaf.kind === "global") return leaf;
+    const label = prefix + leaf.label;
+    checkLabelLength(label);
+    return { ...leaf, label };
+  });
+}
+
+/** The same selector without negations of negations. */
+export function cancelDoubleNegations(selector: Selector): Selector {
+  return foldSelector<Selector>(selector, {
+    leaf: (leaf) => leaf,
+    not: (operand) => (operand.kind === "not" ? operand.operand : negate(operand)),
+    list: (kind, operands) => ({ kind, operands }),
+  });
 }
 
 /** Bytewise order of the UTF-8 forms, which is how the field sorts set members. */

@@ -20,6 +20,13 @@ export type Token =
   | { readonly kind: "operator"; readonly operator: Operator; readonly at: number };
 
 const MAX_LABEL = 512;
+
+/** Throws `SelectorError` for a label that the selector language does not allow because it is too long. */
+export function checkLabelLength(label: string): void {
+  if (label.length > MAX_LABEL) throw new SelectorError(label, 0, tooLong(label.length));
+}
+const tooLong = (length: number): string => `label too long (${length} characters, at most ${MAX_LABEL})`;
+
 /** Longest first, so that `not in` is not read as a label's end. The last word must end there. */
 const WORD_OPERATORS: readonly (readonly [RegExp, Operator])[] = [
   [/contains\b/y, "contains"],
@@ -126,7 +133,7 @@ export class SelectorLexer {
     let end = at;
     while (isLabelCode(this.#text.charCodeAt(end))) end++;
     if (end === at) this.fail(at, at === this.#text.length ? "expected identifier" : `unexpected ${this.#shown(at)}`);
-    if (end - at > MAX_LABEL) this.fail(at, `label too long (${end - at} characters, at most ${MAX_LABEL})`);
+    if (end - at > MAX_LABEL) this.fail(at, tooLong(end - at));
     this.#at = end;
     return this.#text.slice(at, end);
   }

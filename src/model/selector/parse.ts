@@ -1,7 +1,7 @@
 // The grammar, with its own stack instead of the machine's:
 //   or := and ('||' and)*      and := op ('&&' op)*
 //   op := '!'* ( has(L) | all() | global() | '(' or ')' | L operator STRING | L ('in'|'not in') '{' STRING, … '}' )
-import { ALL_SELECTOR, conjunction, disjunction, negate, type Selector, sortedSet } from "./ast.ts";
+import { ALL_SELECTOR, conjunction, disjunction, GLOBAL_SELECTOR, negate, type Selector, sortedSet } from "./ast.ts";
 import { SelectorLexer, type Token } from "./lex.ts";
 
 /** One open parenthesis, or the whole text. */
@@ -14,16 +14,6 @@ interface Group {
 
 /** Blank text selects everything. Throws `SelectorError`, which says where and what was wanted. */
 export function parseSelector(text: string): Selector {
-  if (text.length < LONG_TEXT) return parse(text);
-  if (lastLong?.text !== text) lastLong = { text, selector: parse(text) };
-  return lastLong.selector;
-}
-
-/** The last long selector: it is validated, named and compiled one after the other, and takes 100 ms to parse. */
-let lastLong: { readonly text: string; readonly selector: Selector } | undefined;
-const LONG_TEXT = 10_000;
-
-function parse(text: string): Selector {
   const lexer: SelectorLexer = new SelectorLexer(text);
   const groups: Group[] = [];
   let group = newGroup(false, 0);
@@ -81,8 +71,9 @@ function closeGroup(group: Group): Selector {
 function parseTerm(lexer: SelectorLexer, token: Token): Selector {
   switch (token.kind) {
     case "all":
+      return ALL_SELECTOR;
     case "global":
-      return { kind: token.kind };
+      return GLOBAL_SELECTOR;
     case "has":
       return { kind: "has", label: token.text };
     case "label":

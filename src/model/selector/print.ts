@@ -59,9 +59,6 @@ function quoteValue(value: string): string {
   return value.includes('"') ? `'${value}'` : `"${value}"`;
 }
 
-/** Names what a selector selects: `s:` and 38 characters, equal for equal canonical text. */
-export const selectorId = (selector: Selector): string => uniqueId("s", printSelector(selector));
-
 /** `prefix:` and the SHA-224 of `prefix:content`, base64url. Also names the sets of named ports and services. */
 export function uniqueId(prefix: string, content: string): string {
   return `${prefix}:${new Bun.CryptoHasher("sha224").update(`${prefix}:${content}`).digest("base64url")}`;

@@ -1,5 +1,5 @@
 // What compiled selectors are held against: the law tests for their meaning, the benchmark for their speed.
-import type { LabelTest, Selector } from "../selector.ts";
+import type { LabelTest, Selector } from "../selector/selector.ts";
 
 /** The meaning of the language, spelled out and slow. */
 export function interpretSelector(s: Selector, labels: ReadonlyMap<string, string>): boolean {

@@ -1,7 +1,15 @@
 // Small random clusters and packets that meet: few addresses, labels and ports, so that rules really overlap.
 import fc from "fast-check";
-import { type Cidr, hostCidr, type IpAddress } from "../../lib/ip.ts";
-import type { KeyValue, Policy, PolicyKind, Rule, RulePort, RuleSide } from "../../model/index.ts";
+import { type Cidr, hostCidr, type IpAddress } from "../../lib/ip/ip.ts";
+import {
+  type KeyValue,
+  ParsedSelector,
+  type Policy,
+  type PolicyKind,
+  type Rule,
+  type RulePort,
+  type RuleSide,
+} from "../../model/index.ts";
 import type { Packet } from "../packet.ts";
 
 const PODS_V4 = ["10.0.0.1", "10.0.0.2", "10.0.0.3", "10.0.1.4"] as IpAddress[];
@@ -16,10 +24,12 @@ const nth = (list: readonly IpAddress[], index: number): IpAddress => list[index
 export const PORTS = [22, 53, 80, 81, 4789];
 
 const labels = fc.dictionary(fc.constantFrom("a", "b", "pcns.x"), fc.constantFrom("1", "2"), { maxKeys: 2 });
-const selector = fc.oneof(
-  fc.constantFrom("all()", "has(a)", "a == '1'", "a != '2'", "!has(b)", "b in {'1', '2'}", "pcns.x == '1'"),
-  fc.constantFrom("has(a) && b == '1'", "a == '1' || b == '2'", "!(a == '1' && has(b))", "a not in {'1'}"),
-);
+const selector = fc
+  .oneof(
+    fc.constantFrom("all()", "has(a)", "a == '1'", "a != '2'", "!has(b)", "b in {'1', '2'}", "pcns.x == '1'"),
+    fc.constantFrom("has(a) && b == '1'", "a == '1' || b == '2'", "!(a == '1' && has(b))", "a not in {'1'}"),
+  )
+  .map((text) => ParsedSelector.parse(text));
 const profiles = fc.constantFrom([], ["p1"], ["p1"], ["p2", "p1"], ["p1", "p2"], ["missing", "p1"]);
 const cidr = fc.constantFrom(
   ...([

@@ -1,12 +1,11 @@
 // A second, naive evaluator for tests: it spells out every IP set as a list of addresses, turns every policy into a
 // chain of rules with marks, and walks the kernel's hooks host by host, as the original programs them. Slow, literal,
 // and made of nothing the real evaluator is made of.
-import type { IpAddress } from "../../lib/ip.ts";
+import type { IpAddress } from "../../lib/ip/ip.ts";
 import {
   type HostEndpoint,
   type KeyValue,
   type Policy,
-  parseSelector,
   type Rule,
   type RuleSide,
   type Selector,
@@ -137,14 +136,14 @@ export function netfilter(
     ports: { protocol: string; port: number }[];
   }[];
 
-  const netSet = (text: string) =>
-    new Set(items.filter((item) => selects(parseSelector(text), item.labels)).flatMap((item) => item.addresses));
-  const portSet = (text: string, protocol: string | number | undefined, name: string) => {
+  const netSet = (selector: Selector) =>
+    new Set(items.filter((item) => selects(selector, item.labels)).flatMap((item) => item.addresses));
+  const portSet = (selector: Selector, protocol: string | number | undefined, name: string) => {
     const wanted =
       protocol === undefined ? undefined : [6, 17, 132].includes(numberOf(protocol)) ? numberOf(protocol) : 6;
     return new Set(
       items
-        .filter((item) => selects(parseSelector(text), item.labels))
+        .filter((item) => selects(selector, item.labels))
         .flatMap((item) =>
           item.ports
             .filter((p) => p.name === name && (wanted === undefined || numberOf(p.protocol) === wanted))
@@ -158,14 +157,14 @@ export function netfilter(
     const address = packet[which];
     const port = which === "source" ? packet.sourcePort : packet.destinationPort;
     const member = `${address},${packet.protocol}:${port}`;
-    let positive = side.selector;
-    let negative = side.notSelector;
+    let positive = side.selector?.tree;
+    let negative = side.notSelector?.tree;
     if (positive !== undefined && negative !== undefined)
-      [positive, negative] = [`(${positive}) && (!(${negative}))`, undefined];
+      [positive, negative] = [{ kind: "and", operands: [positive, { kind: "not", operand: negative }] }, undefined];
     const numeric = (list: RuleSide["ports"]) =>
       (list ?? []).some((p) => "min" in p && port !== undefined && port >= p.min && port <= p.max);
     const named = (list: RuleSide["ports"]) =>
-      (list ?? []).some((p) => "name" in p && portSet(positive ?? "all()", rule.protocol, p.name).has(member));
+      (list ?? []).some((p) => "name" in p && portSet(positive ?? { kind: "all" }, rule.protocol, p.name).has(member));
     const nets = (side.nets ?? []).filter((net) => net.includes(":") === (version === 6));
     if ((side.nets ?? []).length > 0 && !nets.some((net) => inside(net, address))) return false;
     if ((side.notNets ?? []).some((net) => inside(net, address))) return false;
@@ -265,9 +264,7 @@ export function netfilter(
               ? table === "mangle"
               : table === "filter" || (table === "forward" && value.applyOnForward),
         )
-        .filter(
-          ({ key, value }) => !key["kind"]?.startsWith("Staged") && selects(parseSelector(value.selector), item.labels),
-        )
+        .filter(({ key, value }) => !key["kind"]?.startsWith("Staged") && selects(value.selector.tree, item.labels))
         .sort((a, b) => {
           const [x, y] = [a.value.order ?? Infinity, b.value.order ?? Infinity];
           return x === y ? (tieText(a.key) < tieText(b.key) ? -1 : 1) : x - y;
@@ -312,7 +309,7 @@ export function netfilter(
           value.preDnat &&
           value.types.includes("ingress") &&
           own !== undefined &&
-          selects(parseSelector(value.selector), own.item.labels),
+          selects(value.selector.tree, own.item.labels),
       );
     const hep = hasOwnChain ? own : hepOf(host, "*");
     if (hep === undefined || (table === "raw" && hep.value.name === "*")) return;

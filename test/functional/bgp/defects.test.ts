@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { BgpCollector, type BgpPlan, birdConfiguration, plan } from "../../../src/bgp/index.ts";
 import { examine } from "../../../src/calicoctl/doctor/examine.ts";
 import { clusterFacts } from "../../../src/calicoctl/doctor/facts.ts";
-import { lookUntil } from "../../../src/lib/testing/eventually.ts";
+import { pollUntil } from "../../../src/lib/testing/eventually.ts";
 import { API_VERSION, type KindName, type Resource } from "../../../src/model/index.ts";
 import { RouterNetwork } from "./routers.ts";
 
@@ -22,7 +22,7 @@ const resource = (kind: KindName, name: string, spec: object, labels = {}): Reso
   spec,
 });
 const node = (name: string, ipv4Address?: string, bgp: object = {}, labels: object = {}) =>
-  resource("Node", name, { bgp: { ...(ipv4Address === undefined ? {} : { ipv4Address }), ...bgp } }, labels);
+  resource("Node", name, { bgp: { ipv4Address, ...bgp } }, labels);
 const pool = resource("IPPool", "p4", { cidr: "192.168.0.0/16" });
 const tor = (name: string, spec: object) =>
   resource("BGPPeer", name, { peerIP: "10.0.0.254", asNumber: 65100, ...spec });
@@ -75,7 +75,7 @@ test("a BGPPeer without AS number is left out and reported, not AS 0; one to a n
   const bare = resource("BGPPeer", "bare", { peerIP: "10.0.0.254" });
   const toNode = resource("BGPPeer", "to-node", { peerIP: "10.0.0.2" });
   const made = planOf([node("n1", "10.0.0.1/24"), node("n2", "10.0.0.2/24", { asNumber: 64999 }), pool, bare, toNode]);
-  expect(made.peers.map(({ neighbor, remoteAs }) => [neighbor, remoteAs])).toEqual([["10.0.0.2", 64999]]);
+  expect<unknown>(made.peers.map(({ neighbor, remoteAs }) => [neighbor, remoteAs])).toEqual([["10.0.0.2", 64999]]);
   expect(reported(made, "BGPPeer(bare)")).toBe(1);
   isTaken(made);
 });
@@ -129,7 +129,7 @@ test("two reflectors of one cluster that peer by address are not each other's cl
     resource("BGPPeer", "to-2", { peerIP: "10.0.0.2", asNumber: 64512 }),
     pool,
   ]);
-  expect(made.peers.map(({ neighbor, routeReflectorClient }) => [neighbor, routeReflectorClient])).toEqual([
+  expect<unknown>(made.peers.map(({ neighbor, routeReflectorClient }) => [neighbor, routeReflectorClient])).toEqual([
     ["10.0.0.2", false],
     ["10.0.0.3", true],
   ]);
@@ -146,7 +146,7 @@ test("with the mesh on, a BGPPeer to a node is the one session there is, on both
     ["n1", "10.77.0.2"],
     ["n2", "10.77.0.1"],
   ] as const) {
-    await lookUntil(
+    await pollUntil(
       () => net.established(own, 4),
       (seen) => String(seen) === other,
     );

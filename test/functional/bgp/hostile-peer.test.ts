@@ -3,7 +3,7 @@
 import { expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
-import { lookUntil } from "../../../src/lib/testing/eventually.ts";
+import { pollUntil } from "../../../src/lib/testing/eventually.ts";
 import { RouterNetwork } from "./routers.ts";
 
 if (process.getuid?.() !== 0) throw new Error("run as root: this builds network namespaces");
@@ -33,8 +33,8 @@ protocol bgp node { local as ${as}; neighbor 10.77.0.1 as 64512; ${password} con
 async function makeNode(net: RouterNetwork, password?: string): Promise<void> {
   await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
   const passwords = { get: () => password, follow: async () => {} };
-  await net.addNode("n1", 1, { families: [4], ...(password === undefined ? {} : { passwords }) });
-  await lookUntil(
+  await net.addNode("n1", 1, { families: [4], passwords: password === undefined ? undefined : passwords });
+  await pollUntil(
     () => net.routes("n1", 4),
     (text) => text.includes("blackhole 192.168.1.0/26"),
   );
@@ -59,7 +59,7 @@ for (const as of [65100, 64512])
       if (isPodFirst) addPod(net);
       await net.put("BGPPeer", "tor", { peerIP: "10.77.0.254", asNumber: as });
       startRouter(net, "tor", 254, ["192.168.1.2/32", "192.168.1.0/26", "192.168.0.0/16", LAST], { as });
-      await lookUntil(
+      await pollUntil(
         () => net.routes("n1", 4),
         (text) => text.includes(`${LAST} via 10.77.0.254`),
       );
@@ -80,7 +80,7 @@ test.concurrent("a BGPFilter keeps a peer's default route and its routes into th
   });
   await net.put("BGPPeer", "tor", { peerIP: "10.77.0.254", asNumber: 65100, filters: ["only-theirs"] });
   startRouter(net, "tor", 254, ["0.0.0.0/0", "192.168.2.0/26", LAST]);
-  await lookUntil(
+  await pollUntil(
     () => net.routes("n1", 4),
     (text) => text.includes(`${LAST} via 10.77.0.254`),
   );
@@ -93,11 +93,11 @@ test.concurrent("a BGP speaker that is no peer gets no session and no route into
   await net.put("BGPPeer", "tor", { peerIP: "10.77.0.254", asNumber: 65100 });
   startRouter(net, "stranger", 66, ["198.51.100.0/24"]);
   startRouter(net, "tor", 254, [LAST]);
-  await lookUntil(
+  await pollUntil(
     () => net.established("n1", 4),
     (peers) => peers.includes("10.77.0.254"),
   );
-  await lookUntil(
+  await pollUntil(
     () => protocolOf(net, "stranger"),
     (text) => text.includes("Last error:") && !text.includes("Established"),
   );
@@ -113,7 +113,7 @@ test.concurrent("a speaker at a peer's address without the peer's password gets 
   await makeNode(net, "secret");
   startRouter(net, "fake", 254, ["198.51.100.0/24"]);
   startRouter(net, "other", 253, [LAST], { password: 'password "secret";' });
-  await lookUntil(
+  await pollUntil(
     () => net.established("n1", 4),
     (peers) => peers.includes("10.77.0.253"),
   );

@@ -18,9 +18,9 @@ import {
   parseStatus,
 } from "../../../src/bgp/index.ts";
 import { createSyncer, type Datastore, openSqliteInMemory } from "../../../src/datastore/index.ts";
-import type { IpVersion } from "../../../src/lib/ip.ts";
-import { parseCidr } from "../../../src/lib/ip.ts";
-import { silentLogger } from "../../../src/lib/log.ts";
+import type { IpVersion } from "../../../src/lib/ip/ip.ts";
+import { parseCidr } from "../../../src/lib/ip/ip.ts";
+import { silentLogger } from "../../../src/lib/log/log.ts";
 import { API_VERSION, type KindName } from "../../../src/model/index.ts";
 
 let networks = 0;
@@ -132,7 +132,7 @@ export class RouterNetwork implements AsyncDisposable {
   }
 
   async put(kind: KindName, name: string, spec: object, labels?: Readonly<Record<string, string>>): Promise<void> {
-    const metadata = { name, ...(labels === undefined ? {} : { labels }) };
+    const metadata = { name, labels };
     await this.datastore.apply({
       key: { type: "resource", kind, name },
       value: { apiVersion: API_VERSION, kind, metadata, spec },
@@ -177,7 +177,7 @@ export class RouterNetwork implements AsyncDisposable {
       folder,
       birds: { 4: bird(4), 6: bird(6) },
       endpointStatusFolder: join(folder, "endpoint-status"),
-      ...(options.passwords === undefined ? {} : { passwords: options.passwords }),
+      passwords: options.passwords,
       logger: silentLogger,
       onPlan: () => planned.resolve(),
     });

@@ -1,7 +1,7 @@
 // Named situations of a cluster, each with the configuration BIRD gets for it in conf/. The node is kube-master, with
 // four blocks and one single address.
 import { BgpCollector, type BgpPlan, type LocalInputs, plan } from "../../../src/bgp/index.ts";
-import { parseAddress } from "../../../src/lib/ip.ts";
+import { parseAddress } from "../../../src/lib/ip/ip.ts";
 import { API_VERSION, type KindName, type Labels } from "../../../src/model/index.ts";
 
 const NODE = "kube-master";
@@ -31,11 +31,11 @@ export interface Scenario {
 
 const at = (number: number, more: object = {}, labels?: Labels): Node => ({
   bgp: { ipv4Address: `10.192.0.${number}/16`, ipv6Address: `2001::103:${number}/64`, ...more },
-  ...(labels === undefined ? {} : { labels }),
+  labels,
 });
 const v4 = (number: number, more: object = {}, labels?: Labels): Node => ({
   bgp: { ipv4Address: `10.192.0.${number}/16`, ...more },
-  ...(labels === undefined ? {} : { labels }),
+  labels,
 });
 const CLUSTER = { [NODE]: v4(2), "kube-node-1": v4(3), "kube-node-2": v4(4) };
 const DUAL = { [NODE]: at(2), "kube-node-1": at(3), "kube-node-2": at(4) };
@@ -493,11 +493,7 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
 export function planScenario(scenario: Scenario): BgpPlan {
   const collector = new BgpCollector();
   const put = (kind: KindName, name: string, spec: object, labels?: Labels) =>
-    collector.setResource(
-      name,
-      { apiVersion: API_VERSION, kind, metadata: { name, ...(labels === undefined ? {} : { labels }) }, spec },
-      kind,
-    );
+    collector.setResource(name, { apiVersion: API_VERSION, kind, metadata: { name, labels }, spec }, kind);
   for (const [name, { labels, ...spec }] of Object.entries(scenario.nodes ?? {})) put("Node", name, spec, labels);
   if (scenario.configuration !== undefined) put("BGPConfiguration", "default", scenario.configuration);
   if (scenario.nodeConfiguration !== undefined) put("BGPConfiguration", `node.${NODE}`, scenario.nodeConfiguration);

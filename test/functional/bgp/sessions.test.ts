@@ -4,9 +4,9 @@ import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { sessionCause } from "../../../src/bgp/index.ts";
-import { parseCidr } from "../../../src/lib/ip.ts";
-import { eventually, lookUntil } from "../../../src/lib/testing/eventually.ts";
-import { signatureCounts } from "../../../src/node/session-surroundings.ts";
+import { parseCidr } from "../../../src/lib/ip/ip.ts";
+import { eventually, pollUntil } from "../../../src/lib/testing/eventually.ts";
+import { signatureCounts } from "../../../src/node/bgp/session-evidence.ts";
 import { RouterNetwork } from "./routers.ts";
 
 if (process.getuid?.() !== 0) throw new Error("run as root: this builds network namespaces");
@@ -21,7 +21,7 @@ async function twoNodes(): Promise<RouterNetwork> {
   try {
     await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
     for (const number of [1, 2]) await net.addNode(`n${number}`, number, { families: [4] });
-    await lookUntil(
+    await pollUntil(
       () => net.routes("n2", 4),
       (text) => text.includes("192.168.1.0/26"),
     );
@@ -37,21 +37,21 @@ test.concurrent("NB-080 NB-107 NB-109 NB-122 a mesh of three, in both families: 
   await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
   await net.put("IPPool", "p6", { cidr: "fd80::/16" });
   for (const number of [1, 2, 3]) await net.addNode(`n${number}`, number);
-  await lookUntil(() => net.established("n1", 4), has("10.77.0.2", "10.77.0.3"));
-  await lookUntil(() => net.established("n3", 6), has("fd77::1", "fd77::2"));
-  const v4 = await lookUntil(
+  await pollUntil(() => net.established("n1", 4), has("10.77.0.2", "10.77.0.3"));
+  await pollUntil(() => net.established("n3", 6), has("fd77::1", "fd77::2"));
+  const v4 = await pollUntil(
     () => net.routes("n1", 4),
     (text) => text.includes("192.168.2.0/26") && text.includes("192.168.3.0/26"),
   );
   expect(v4).toContain("192.168.2.0/26 via 10.77.0.2 dev eth0 metric 1024");
   expect(v4).toContain("blackhole 192.168.1.0/26");
-  await lookUntil(
+  await pollUntil(
     () => net.routes("n1", 6),
     (text) => text.includes("fd80:2::/122") && text.includes("fd80:3::/122"),
   );
 
   await net.datastore.delete({ type: "resource", kind: "Node", name: "n3" });
-  await lookUntil(
+  await pollUntil(
     () => net.routes("n1", 4),
     (text) => !text.includes("192.168.3.0/26"),
   );
@@ -71,25 +71,25 @@ test.concurrent("NB-087 NB-083 reflectors by selector: six clients learn each ot
     [1, 2],
     [2, 1],
   ])
-    await lookUntil(
+    await pollUntil(
       () => net.established(`r${own}`, 4),
       has(...[other, ...clients].map((number) => `10.77.0.${number}`)),
       40_000,
     );
-  for (const number of clients) await lookUntil(() => net.established(`c${number}`, 4), has("10.77.0.1", "10.77.0.2"));
-  const routes = await lookUntil(
+  for (const number of clients) await pollUntil(() => net.established(`c${number}`, 4), has("10.77.0.1", "10.77.0.2"));
+  const routes = await pollUntil(
     () => net.routes("c5", 4),
     (text) => text.includes("192.168.3.0/26") && text.includes("192.168.1.0/26"),
   );
   expect(routes).toContain("192.168.3.0/26 via 10.77.0.3 dev eth0"); // straight to the client, not over the reflector
   for (const number of clients)
-    await lookUntil(
+    await pollUntil(
       () => net.routes(`c${number}`, 4),
       (text) => [1, 2, ...clients].every((n) => n === number || text.includes(`192.168.${n}.0/26 via 10.77.0.${n} `)),
     );
   // One reflector of the pair is enough.
   await net.killBird("r1", 4);
-  await lookUntil(() => net.established("c5", 4), has("10.77.0.2"));
+  await pollUntil(() => net.established("c5", 4), has("10.77.0.2"));
   expect(net.routes("c5", 4)).toContain("192.168.8.0/26 via 10.77.0.8 dev eth0");
 }, 90_000);
 
@@ -101,7 +101,7 @@ test.concurrent("NB-107 NB-116 of a block's addresses only those that move in ar
   net.ip("n1", "route add 192.168.1.2/32 dev cali1 scope link proto 80 metric 1024"); // as Felix has it
   net.ip("n1", "route add 192.168.1.3/32 dev cali1 scope link proto 80 metric 512"); // moving in
   net.ip("n1", "route add 192.168.77.1/32 dev cali1 scope link proto 80 metric 1024"); // of nobody's block
-  const told = await lookUntil(
+  const told = await pollUntil(
     () => net.routes("n2", 4),
     (text) => ["192.168.1.3 ", "192.168.77.1 "].every((address) => text.includes(address)),
   );
@@ -139,7 +139,7 @@ test.concurrent("NB-113 NB-106 a pool that Felix routes stays out of BIRD's kern
   await net.put("IPPool", "q4", { cidr: "192.168.2.0/24", disableBGPExport: true });
   for (const number of [1, 2, 3]) await net.addNode(`n${number}`, number);
   await net.put("IPPool", "r4", { cidr: "192.168.3.0/24" });
-  await lookUntil(
+  await pollUntil(
     () => net.routes("n2", 4),
     (text) => text.includes("192.168.3.0/26"),
   );
@@ -151,7 +151,7 @@ test.concurrent("NB-086 NB-104 NB-105 other ports, and BIRD bound to the node's 
   await using net = await RouterNetwork.create();
   await net.put("BGPConfiguration", "default", { listenPort: 1790, bindMode: "NodeIP" });
   for (const number of [1, 2]) await net.addNode(`n${number}`, number);
-  await lookUntil(() => net.established("n1", 4), has("10.77.0.2"));
+  await pollUntil(() => net.established("n1", 4), has("10.77.0.2"));
   const listening = execFileSync("ip", ["netns", "exec", net.nameOf("n1"), "ss", "-Hltn"], { encoding: "utf8" });
   expect(listening).toContain("10.77.0.1:1790");
   expect(listening).not.toContain("0.0.0.0:1790");
@@ -180,11 +180,11 @@ protocol bgp node { local as 65100; neighbor 10.77.0.1 as 64512; ${password} con
     return sessionCause(session, { hasPassword: true, signatures: { ...signatures, wrong: signatures.wrong - seen } });
   };
   let seen = 0;
-  await lookUntil(cause, (text) => text?.startsWith("password: the two sides have different ones") ?? false, 40_000);
+  await pollUntil(cause, (text) => text?.startsWith("password: the two sides have different ones") ?? false, 40_000);
   writeFileSync(file, router(""));
   execFileSync("birdc", ["-s", join(net.folder, "tor.ctl"), "configure"]);
   seen = Number.POSITIVE_INFINITY;
-  await lookUntil(
+  await pollUntil(
     cause,
     (text) => text?.startsWith("password: we have one and the other side sends none") ?? false,
     40_000,
@@ -197,13 +197,13 @@ test.concurrent("a killed BIRD comes back without its peers or its kernel losing
   for (const number of [1, 2]) await net.addNode(`n${number}`, number);
   const isWhole = () =>
     net.routes("n2", 4).includes("192.168.1.0/26") && net.routes("n1", 4).includes("192.168.2.0/26");
-  await lookUntil(isWhole, Boolean);
+  await pollUntil(isWhole, Boolean);
   let lost = 0;
   const watch = setInterval(() => (lost += isWhole() ? 0 : 1), 50);
   await net.killBird("n1", 4);
   net.startBird("n1", 4, "-R"); // as supervision starts it: the kernel's routes are kept until the peers have told theirs
-  await lookUntil(() => net.established("n1", 4), has("10.77.0.2"));
-  await lookUntil(
+  await pollUntil(() => net.established("n1", 4), has("10.77.0.2"));
+  await pollUntil(
     () => net.status("n1", 4),
     ({ isRecovering }) => !isRecovering,
   );

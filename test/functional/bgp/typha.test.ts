@@ -5,9 +5,9 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { BgpService } from "../../../src/bgp/index.ts";
 import { createSyncer, openSqliteInMemory } from "../../../src/datastore/index.ts";
-import { parseCidr } from "../../../src/lib/ip.ts";
-import { silentLogger } from "../../../src/lib/log.ts";
-import { lookUntil } from "../../../src/lib/testing/eventually.ts";
+import { parseCidr } from "../../../src/lib/ip/ip.ts";
+import { silentLogger } from "../../../src/lib/log/log.ts";
+import { pollUntil } from "../../../src/lib/testing/eventually.ts";
 import type { KindName } from "../../../src/model/index.ts";
 import { openNodeSyncer } from "../../../src/node/node-syncer.ts";
 import { TestServer } from "../typha/harness.ts";
@@ -52,18 +52,18 @@ test("NB-074 through Typha, further changes too, and through another one when th
       return "";
     }
   };
-  await lookUntil(
+  await pollUntil(
     text,
     (found) => found.includes("neighbor 10.0.0.2") && found.includes("route 192.168.1.0/26 blackhole;"),
   );
   expect(text()).not.toContain("192.168.2.0/26");
   await put("Node", "n3", { bgp: { ipv4Address: "10.0.0.3/24" } });
-  await lookUntil(text, (found) => found.includes("neighbor 10.0.0.3"));
+  await pollUntil(text, (found) => found.includes("neighbor 10.0.0.3"));
   // Its Typha dies: what it has stays, and the other one tells it the rest.
   expect(other.server.connectionCount).toBe(0);
   const before = text();
   await typha.server.stop();
-  await lookUntil(
+  await pollUntil(
     () => other.server.connectionCount,
     (count) => {
       expect(text()).toBe(before);
@@ -71,7 +71,7 @@ test("NB-074 through Typha, further changes too, and through another one when th
     },
   );
   await put("Node", "n4", { bgp: { ipv4Address: "10.0.0.4/24" } });
-  await lookUntil(text, (found) => found.includes("neighbor 10.0.0.4") && found.includes("neighbor 10.0.0.2"));
+  await pollUntil(text, (found) => found.includes("neighbor 10.0.0.4") && found.includes("neighbor 10.0.0.2"));
   abort.abort();
   await Promise.all([running, ...feeding]);
   await datastore.close();

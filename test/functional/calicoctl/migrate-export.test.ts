@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import { load, loadAll } from "js-yaml";
 import { CommandLine } from "../../../src/calicoctl/testing/command-line.ts";
 import { openDatastore } from "../../../src/datastore/index.ts";
-import { parseCidr } from "../../../src/lib/ip.ts";
+import { parseCidr } from "../../../src/lib/ip/ip.ts";
 import { EtcdServer } from "../../support/etcd-server.ts";
 
 interface List {

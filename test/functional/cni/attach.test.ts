@@ -4,7 +4,7 @@ import { describe, expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { podInterfaceName } from "../../../src/model/kubernetes/pod.ts";
 import { openProber } from "./reach.ts";
-import { canRun, CniHost, k8s, type PluginRun } from "./cni-host.ts";
+import { canRun, CniHost, interfaceOf, k8s, type PluginRun } from "./cni-host.ts";
 
 const DUAL = { ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: "true" } };
 
@@ -278,7 +278,7 @@ describe.skipIf(!canRun)("ADD", () => {
     expect((await host.add(host.pod("cid2"), { conf: { ipam } })).code).toBe(0);
   });
 
-  test("an interface is replaced if its alias names no other workload that has an endpoint", async () => {
+  test("an interface is replaced if its alias names no other workload that has an endpoint; else the pod gets another", async () => {
     await using host = await CniHost.create();
     const { links } = host.kernel;
     expect((await host.add(host.pod("victim"), k8s("prod", "db-0"))).code).toBe(0);
@@ -288,22 +288,25 @@ describe.skipIf(!canRun)("ADD", () => {
     const attempt = async (alias: string | undefined) => {
       links.create({ name, ...(alias && { alias }), type: { kind: "veth", peer: { name: "peer0" } } });
       const pod = host.pod();
-      const { code } = await host.add(pod, k8s("evil", "thief"));
+      const run = await host.add(pod, k8s("evil", "thief"));
       const isKept = links.get("peer0") !== undefined;
-      if (isKept) {
-        // The refused ADD has stored nothing.
-        expect([...(await host.all("WorkloadEndpoint")).keys()]).toEqual(before.endpoints);
-        expect(await host.allocations()).toEqual(before.held);
-        links.delete("peer0");
-      } else expect((await host.del(pod, k8s("evil", "thief"))).code).toBe(0);
-      return { code, isKept };
+      const used = interfaceOf(run);
+      expect(links.get(used)?.alias).toBe(`calico net1 ${pod.containerId} evil/thief`);
+      expect((await host.all("WorkloadEndpoint")).get("n1-k8s-thief-eth0")?.spec).toMatchObject({
+        interfaceName: used,
+      });
+      expect((await host.del(pod, k8s("evil", "thief"))).code).toBe(0);
+      expect([...(await host.all("WorkloadEndpoint")).keys()]).toEqual(before.endpoints);
+      expect(await host.allocations()).toEqual(before.held);
+      if (isKept) links.delete("peer0");
+      return { code: run.code, isKept, hasUsualName: used === name };
     };
-    const [refused, replaced] = [
-      { code: 1, isKept: true },
-      { code: 0, isKept: false },
+    const [other, replaced] = [
+      { code: 0, isKept: true, hasUsualName: false },
+      { code: 0, isKept: false, hasUsualName: true },
     ];
-    expect(await attempt("calico net1 victim prod/db-0")).toEqual(refused);
-    expect(await attempt("calico net1 container1abc")).toEqual(refused);
+    expect(await attempt("calico net1 victim prod/db-0")).toEqual(other);
+    expect(await attempt("calico net1 container1abc")).toEqual(other);
     expect(await attempt("calico net1 gone prod/db-1")).toEqual(replaced);
     expect(await attempt("calico net1 gone")).toEqual(replaced);
     expect(await attempt("calico net1 earlier evil/thief")).toEqual(replaced);
@@ -324,16 +327,18 @@ describe.skipIf(!canRun)("ADD", () => {
     for (const alias of ["", "limited by calico", hashed]) {
       links.set(links.get(name)?.index ?? 0, { alias });
       const before = { link: links.get(name), held: await host.allocations() };
-      const refused = await host.add(host.pod(), thief);
-      expect({ code: refused.code, msg: String(refused.json["msg"]) }).toEqual({
-        code: 1,
-        msg: `the interface ${name} belongs to pod prod/db-1631473, which still exists`,
-      });
+      const pod = host.pod();
+      const other = interfaceOf(await host.add(pod, thief));
+      expect(other).toMatch(/^cali[0-9a-f]{11}$/);
+      expect(other).not.toBe(name);
+      expect(links.get(name)).toEqual(before.link);
+      expect((await host.del(pod, thief)).code).toBe(0);
       expect({ link: links.get(name), held: await host.allocations() }).toEqual(before);
     }
     // Its own pod may replace it.
-    expect((await host.add(host.pod("victim2"), victim)).code).toBe(0);
-    expect((await host.add(host.pod(), thief)).code).toBe(1);
+    expect(interfaceOf(await host.add(host.pod("victim2"), victim))).toBe(name);
+    expect(interfaceOf(await host.add(host.pod(), thief))).not.toBe(name);
+    expect(links.get(name)?.alias).toBe("calico net1 victim2 prod/db-1631473");
   });
 });
 

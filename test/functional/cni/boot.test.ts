@@ -1,12 +1,13 @@
 // A host after power-on: the CNI plugin attaches pods before Felix has written its rules. Their packets are dropped until
 // Felix has, if the host has an agent of calico-ts; on any other host the plugin changes nothing.
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
-import { existsSync, mkdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
+import { mkdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
-import { type CallOptions, canRun, CniHost, collect, DIST, type Pod } from "./cni-host.ts";
+import { type CallOptions, canRun, CniHost, type Pod } from "./cni-host.ts";
 import { openProber } from "./reach.ts";
+import { runFelix } from "./run-felix.ts";
 
 const AGENT = { nodename_file_optional: false };
 const BACKENDS = {
@@ -30,29 +31,6 @@ const guardOf = (host: CniHost): "absent" | "closed" | "open" => {
   const listed = run(host, "nft", ...GUARD);
   return listed === undefined ? "absent" : listed.includes("cali:closed;") ? "closed" : "open";
 };
-
-async function runFelix(host: CniHost, env: Readonly<Record<string, string>>): Promise<() => Promise<void>> {
-  const isReady = join(host.folder, "run/endpoint-status");
-  const felix = host.start(join(DIST, "calico-felix"), [], {
-    DATASTORE_TYPE: "sqlite",
-    CALICO_SQLITE_PATH: host.sqlitePath,
-    FELIX_FELIXHOSTNAME: "n1",
-    FELIX_LOGFILEPATH: "none",
-    FELIX_LOGSEVERITYSYS: "none",
-    FELIX_LOGSEVERITYSCREEN: "warning",
-    ...env,
-  });
-  const ended = collect(felix);
-  // Felix creates the folder after its first complete apply.
-  await Promise.race([
-    eventually(() => existsSync(isReady), 30_000, "Felix ready"),
-    ended.then(({ stderr }) => Promise.reject(new Error(`Felix ended:\n${stderr}`))),
-  ]);
-  return async () => {
-    felix.kill("SIGKILL");
-    await ended;
-  };
-}
 
 /** What Felix leaves on disk, with nothing in the kernel. */
 async function powerOn(host: CniHost, env: Readonly<Record<string, string>>): Promise<void> {
@@ -115,6 +93,7 @@ describe.skipIf(!canRun)("ADD on a host with an agent of calico-ts", () => {
       await powerOn(host, env);
       await host.put("GlobalNetworkPolicy", "default.deny", { selector: "all()", types: ["Ingress", "Egress"] });
       const { a, b, addresses } = await attach(host, { conf: { ...AGENT, ...DUAL } });
+      expect(guardOf(host)).toBe("closed");
       const counter =
         "chain c { type filter hook input priority 0;\n icmp type echo-request counter\n icmpv6 type echo-request counter\n }";
       b.handle.run(() => execFileSync("nft", [`table inet count { ${counter}\n }`]));

@@ -2,7 +2,7 @@
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { describe, expect, test } from "bun:test";
-import { parseAddress } from "../../../src/lib/ip.ts";
+import { parseAddress } from "../../../src/lib/ip/ip.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { canRun, collect, CniHost, type Pod } from "./cni-host.ts";
 import { openProber, PORT } from "./reach.ts";

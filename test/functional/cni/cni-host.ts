@@ -11,10 +11,10 @@ import {
   defaultDestination,
   deleteNamedNamespace,
   NetworkNamespace,
-  openRouteKernel,
-  type RouteKernel,
+  openRtnetlink,
+  type Rtnetlink,
 } from "../../../src/kernel/index.ts";
-import { parseAddress, parseCidr } from "../../../src/lib/ip.ts";
+import { parseAddress, parseCidr } from "../../../src/lib/ip/ip.ts";
 import { API_VERSION, type KindName, type Resource } from "../../../src/model/index.ts";
 
 const isRoot = process.getuid?.() === 0;
@@ -48,14 +48,14 @@ export interface CallOptions {
 
 export class Pod implements Disposable {
   readonly handle: NetworkNamespace;
-  readonly kernel: RouteKernel;
+  readonly kernel: Rtnetlink;
   constructor(
     readonly namespace: string,
     readonly containerId: string,
   ) {
     createNamedNamespace(namespace);
     this.handle = NetworkNamespace.named(namespace);
-    this.kernel = openRouteKernel(this.handle);
+    this.kernel = openRtnetlink(this.handle);
     this.kernel.links.set("lo", { up: true });
   }
   get netns(): string {
@@ -75,7 +75,7 @@ export class CniHost implements AsyncDisposable {
   readonly name = `cnit-${randomBytes(3).toString("hex")}`;
   readonly folder = mkdtempSync(join(tmpdir(), "cni-test-"));
   readonly handle: NetworkNamespace;
-  readonly kernel: RouteKernel;
+  readonly kernel: Rtnetlink;
   readonly store: Datastore;
   readonly #pods: Pod[] = [];
   readonly #children: ChildProcess[] = [];
@@ -84,7 +84,7 @@ export class CniHost implements AsyncDisposable {
     this.store = store;
     createNamedNamespace(this.name);
     this.handle = NetworkNamespace.named(this.name);
-    this.kernel = openRouteKernel(this.handle);
+    this.kernel = openRtnetlink(this.handle);
     this.kernel.links.set("lo", { up: true });
     this.#addUplink();
   }
@@ -124,7 +124,7 @@ export class CniHost implements AsyncDisposable {
   }
 
   async put(kind: KindName, name: string, spec: object, namespace?: string): Promise<void> {
-    const metadata = { name, ...(namespace === undefined ? {} : { namespace }) };
+    const metadata = { name, namespace };
     const value = { apiVersion: API_VERSION, kind, metadata, spec } as Resource;
     await this.store.apply({ key: { type: "resource", kind, ...metadata }, value });
   }
@@ -235,6 +235,13 @@ export class CniHost implements AsyncDisposable {
     rmSync(this.folder, { recursive: true, force: true });
     rmSync(this.#storeFolder, { recursive: true, force: true });
   }
+}
+
+/** The host interface in the result of an ADD. */
+export function interfaceOf({ json, stdout, stderr }: PluginRun): string {
+  const [host] = (json["interfaces"] ?? []) as { readonly name: string }[];
+  if (host === undefined) throw new Error(`no interface: ${stdout}${stderr}`);
+  return host.name;
 }
 
 export function collect(child: ChildProcess): Promise<PluginRun> {

@@ -5,7 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { Ipam } from "../../../src/ipam/index.ts";
 import { defaultDestination } from "../../../src/kernel/index.ts";
-import { hostCidr, parseAddress } from "../../../src/lib/ip.ts";
+import { hostCidr, parseAddress } from "../../../src/lib/ip/ip.ts";
 import { canRun, CniHost } from "./cni-host.ts";
 
 describe.skipIf(!canRun)("CHECK", () => {

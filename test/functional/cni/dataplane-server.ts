@@ -1,6 +1,6 @@
 // A gRPC server of the service `cni.CniDataplane` on a Unix socket, on the runtime's HTTP/2: it remembers what it was asked.
 import { createServer, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
-import { ProtoWriter } from "../../../src/lib/protobuf.ts";
+import { ProtoWriter } from "../../../src/lib/encoding/protobuf.ts";
 import { rawFields } from "../../../src/lib/testing/proto-fields.ts";
 
 export interface Asked {

@@ -3,7 +3,7 @@ import { describe, expect, test } from "bun:test";
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import fc from "fast-check";
-import { parseCidr } from "../../../src/lib/ip.ts";
+import { parseCidr } from "../../../src/lib/ip/ip.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { type CallOptions, canRun, CniHost, DIST, k8s } from "./cni-host.ts";
 

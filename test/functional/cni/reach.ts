@@ -1,6 +1,6 @@
 // Real packets between pods.
 import { PacketProber } from "../../../src/kernel/index.ts";
-import { parseAddress } from "../../../src/lib/ip.ts";
+import { parseAddress } from "../../../src/lib/ip/ip.ts";
 import type { Pod } from "./cni-host.ts";
 
 export const PORT = 8080;

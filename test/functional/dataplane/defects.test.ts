@@ -1,7 +1,7 @@
 // Inputs that bring the original down, or make it do the wrong thing: here they hold, by packets. Three match blocks in
 // one rule are in packets.test.ts.
 import { describe, expect, test } from "bun:test";
-import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
+import type { Cidr, IpAddress } from "../../../src/lib/ip/ip.ts";
 import { allowProfile, BACKENDS, DataplaneHost, hostEndpoint, inSync, pool, policy, rule, tier } from "./host.ts";
 import { WorldDataplane } from "./world-dataplane.ts";
 import { workload } from "./messages.ts";

@@ -1,7 +1,7 @@
 // Small states with a name, each showing one thing an operator may want to look up in the kernel.
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import type { DataplaneFacts } from "../../../src/dataplane/index.ts";
-import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
+import type { Cidr, IpAddress } from "../../../src/lib/ip/ip.ts";
 import { allowProfile, type DataplaneHost, hostEndpoint, pool, policy, rule, tier, vxlanRoute } from "./host.ts";
 
 export interface NamedState {

@@ -5,7 +5,7 @@ import { spawn } from "node:child_process";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import type { LinuxKernel } from "../../../src/dataplane/index.ts";
 import { NetlinkError, procSysctls } from "../../../src/kernel/index.ts";
-import type { IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import {
@@ -76,7 +76,7 @@ function held(host: DataplaneHost): string {
 
 for (const backend of BACKENDS)
   describe(backend, () => {
-    test("a route of ours that somebody deletes, and one that somebody bends, come back", async () => {
+    test("a deleted route and a changed route are restored", async () => {
       const { host, a, b } = await threePods(backend, { RouteRefreshInterval: "0.2" });
       await using _ = host;
       host.start();
@@ -84,10 +84,10 @@ for (const backend of BACKENDS)
       const before = held(host);
       host.namespace.run("ip", ["route", "del", `${b.v4}/32`]);
       await eventually(() => held(host) === before, 10_000);
-      expect(host.lines.join("\n")).toContain("somebody deleted a route of ours; repairing");
+      expect(host.lines.join("\n")).toContain("another program deleted a route; restoring it");
       host.namespace.run("ip", ["route", "replace", `${b.v4}/32`, "dev", a.interfaceName, "metric", "1024"]);
       await eventually(() => held(host) === before, 10_000);
-      expect(host.lines.join("\n")).toContain("somebody changed our routes; repairing");
+      expect(host.lines.join("\n")).toContain("another program changed routes; restoring them");
       expect(await host.probe([80, 81].map((p) => ({ from: a.target, to: b.v4, port: p })))).toEqual([
         "reached",
         "silent",
@@ -125,21 +125,21 @@ for (const backend of BACKENDS)
       expect(host.reports.filter((r) => r.type === "workloadEndpointStatus").map((r) => r.status)).toContain("down");
     }, 60_000);
 
-    test("a kernel that refuses is asked again, and the old rules hold until the new ones are in", async () => {
+    test("failed writes are retried, and the old rules stay in force until the new ones are programmed", async () => {
       const { host, a, b, c } = await threePods(backend);
       await using _ = host;
-      let refusals = 0;
-      let isRefusing = false;
+      let failures = 0;
+      let isFailing = false;
       host.wrapKernel = (kernel) =>
         watchWrites(kernel, (what) => {
-          if (!isRefusing || !/commit|restore/.test(what) || refusals === 0) return;
-          refusals--;
+          if (!isFailing || !/commit|restore/.test(what) || failures === 0) return;
+          failures--;
           throw new Error("the kernel is out of memory");
         });
       host.start();
       await host.send(...stateA(host, a, b));
-      isRefusing = true;
-      refusals = 6;
+      isFailing = true;
+      failures = 6;
       const sent = host.send(...stateB(host, a, b, c));
       const denied = [
         { from: a.target, to: b.v4, port: 82 },
@@ -152,21 +152,21 @@ for (const backend of BACKENDS)
         async () => (await host.probe([{ from: c.target, to: b.v4, port: 81 }]))[0] === "reached",
         10_000,
       );
-      expect(refusals).toBe(0);
-      expect(host.lines.join("\n")).toMatch(/refused the rules; trying again.*out of memory/);
+      expect(failures).toBe(0);
+      expect(host.lines.join("\n")).toMatch(/retrying.*out of memory/);
       expect(await host.probe(denied, 100)).toEqual(["silent", "silent", "silent"]);
     }, 60_000);
 
-    test("a kernel that goes on refusing ends the agent, with the old rules in force", async () => {
+    test("if all retries fail, the dataplane stops with the old rules in force", async () => {
       const { host, a, b, c } = await threePods(backend);
-      let isRefusing = false;
+      let isFailing = false;
       host.wrapKernel = (kernel) =>
         watchWrites(kernel, (what) => {
-          if (isRefusing && /commit|restore/.test(what)) throw new Error("the kernel is out of memory");
+          if (isFailing && /commit|restore/.test(what)) throw new Error("the kernel is out of memory");
         });
       host.start();
       await host.send(...stateA(host, a, b));
-      isRefusing = true;
+      isFailing = true;
       await expect(host.send(...stateB(host, a, b, c))).rejects.toThrow("cannot be programmed");
       expect(
         await host.probe([
@@ -203,7 +203,7 @@ for (const backend of BACKENDS)
     };
     const never = Number.POSITIVE_INFINITY;
     await run(stateB(host, a, b, c), never);
-    const wanted = held(host);
+    const desired = held(host);
     const deniedInBoth = [
       { from: a.target, to: b.v4, port: 82 },
       { from: a.target, to: b.v6, port: 82 },
@@ -221,7 +221,7 @@ for (const backend of BACKENDS)
       points++;
       expect(await host.probe(deniedInBoth, 50)).toEqual(deniedInBoth.map(() => "silent"));
       await run(stateB(host, a, b, c), never);
-      expect(held(host)).toBe(wanted);
+      expect(held(host)).toBe(desired);
     }
     expect(points).toBeGreaterThan(backend === "nftables" ? 2 : 6);
     // A pod whose gateway did not answer (proxy_arp was off) asks it again after a second.
@@ -271,7 +271,7 @@ test("a kernel without IPIP: the log names once what asks for it, and the rest w
   await host.send(...stateA(host, a, b));
   await host.send(inSync); // and tried again
   expect(await host.probe([80, 81].map((p) => ({ from: a.target, to: b.v4, port: p })))).toEqual(["reached", "silent"]);
-  const said = host.lines.filter((line) => line.includes("no such tunnel"));
+  const said = host.lines.filter((line) => line.includes("kernel does not support the tunnel"));
   expect(said).toHaveLength(1);
   expect(said[0]).toContain("ipipMode of an IPPool");
 }, 60_000);
@@ -292,7 +292,7 @@ test("a kernel without VXLAN: the log names once what asks for it, the rest work
   );
   const route = () => host.namespace.run("ip", ["route", "show", "10.65.2.0/26"]).trim();
   expect(route()).toBe("");
-  expect(host.lines.filter((line) => line.includes("no such tunnel"))).toHaveLength(1);
+  expect(host.lines.filter((line) => line.includes("kernel does not support the tunnel"))).toHaveLength(1);
   expect(host.lines.join("\n")).toContain("vxlanMode of an IPPool");
   const works = () => host.probe([80, 81].map((p) => ({ from: a.target, to: b.v4, port: p })));
   expect(await works()).toEqual(["reached", "silent"]);
@@ -321,7 +321,7 @@ test("a kernel without token buckets: a workload with a bandwidth limit works wi
   const limited = host.endpoint(b, { tiers: [tier(["p"])], qosControls: { ingressBandwidth: 1_000_000 } });
   await host.send(...stateA(host, a, b).slice(0, -1), limited, inSync);
   expect(await host.probe([80, 81].map((p) => ({ from: a.target, to: b.v4, port: p })))).toEqual(["reached", "silent"]);
-  const said = host.lines.filter((line) => line.includes("bandwidth limit could not be set"));
+  const said = host.lines.filter((line) => line.includes("setting a bandwidth limit failed"));
   expect(said).toHaveLength(1);
   expect(said[0]).toContain("sch_tbf");
 }, 60_000);
@@ -346,5 +346,7 @@ test("a thread for events that dies again and again: interfaces are listed inste
   host.namespace.run("ip", ["link", "set", b.interfaceName, "down"]);
   await eventually(isDown, 20_000);
   expect(opened).toBeLessThan(12);
-  expect(host.lines.filter((line) => line.startsWith("warn interface events broke off")).length).toBeGreaterThan(0);
+  expect(
+    host.lines.filter((line) => line.startsWith("warn listening to interface events failed")).length,
+  ).toBeGreaterThan(0);
 }, 60_000);

@@ -1,6 +1,6 @@
 // What settings and single messages switch on, each by packets, on both renderers and both iptables tools.
 import { describe, expect, test } from "bun:test";
-import type { IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import {
   allowProfile,
   BACKENDS,
@@ -74,7 +74,7 @@ for (const backend of BACKENDS)
         from: host.outside,
         to: address,
         port: p,
-        ...(source === undefined ? {} : { source: source as IpAddress }),
+        source: source as IpAddress | undefined,
       });
       expect(
         await host.probe([
@@ -153,8 +153,8 @@ for (const backend of BACKENDS)
       host.prober.listen(a.target, "tcp", 80);
       expect(await host.probe([{ from: b.target, to: a.v4 }])).toEqual(["silent"]);
       const warnings = () =>
-        host.lines.filter((line) => line.includes("several workload endpoints have one interface"));
-      expect(warnings()).toEqual([expect.stringContaining("none: the interface stays closed")]);
+        host.lines.filter((line) => line.includes("several workload endpoints claim one interface"));
+      expect(warnings()).toEqual([expect.stringContaining("none; the interface stays closed")]);
       const removed = host.reports.filter(({ type }) => type === "workloadEndpointStatusRemove");
       expect(removed).toMatchObject([{ id: { workload: "ns1/second" } }]);
       // The order of the names does not matter.

@@ -1,6 +1,6 @@
 // What rules tell a flow log: which rule, tier or profile had the word on a packet, in both directions.
 import { describe, expect, test } from "bun:test";
-import type { IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { allowProfile, BACKENDS, DataplaneHost, hostEndpoint, inSync, policy, rule, tier } from "./host.ts";
 import { NflogListener } from "./nflog-listener.ts";
 

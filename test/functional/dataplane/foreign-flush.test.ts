@@ -1,5 +1,5 @@
 // Somebody flushes rules: it is noticed within a second or two, with every backend, though the planned look is far away.
-// Of legacy tables the kernel tells nobody; there the table's outline gives the writer away.
+// Of legacy tables the kernel tells nobody; there a changed fingerprint of the table shows that another program wrote.
 import { expect, test } from "bun:test";
 import { LegacyTables } from "../../../src/kernel/index.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
@@ -51,7 +51,7 @@ test("legacy: whatever of the tables somebody flushes or adds is repaired within
     const tookMs = performance.now() - started;
     if (tookMs > 5000) throw new Error(`${fault}: repaired only after ${tookMs} ms`);
     await host.send(inSync); // the round that repaired it has ended
-    expect(host.lines.slice(told).join("\n")).toContain("somebody changed our iptables rules; repairing");
+    expect(host.lines.slice(told).join("\n")).toContain("another program changed iptables rules; restoring them");
   }
   expect(await probe()).toEqual(["reached", "silent"]);
 }, 60_000);
@@ -98,23 +98,23 @@ test("legacy: our own writes, and a quiet second, read no table again", async ()
   expect(dataplane.stats.iptablesSave.calls).toBe(written);
 }, 60_000);
 
-test("legacy: the outline of a table says another word after every change of its length, and costs next to nothing", async () => {
+test("legacy: the fingerprint of a table changes with its length and takes microseconds", async () => {
   await using host = await DataplaneHost.create("legacy");
   using tables = host.inside(() => new LegacyTables([4, 6]));
   const shell = (script: string) => host.namespace.run("sh", ["-ec", script]);
   shell("iptables-legacy -A FORWARD -j ACCEPT; ip6tables-legacy -A FORWARD -j ACCEPT");
-  const outline = () => [tables.outline(4, "filter"), tables.outline(6, "filter")];
-  const before = outline();
+  const fingerprint = () => [tables.fingerprint(4, "filter"), tables.fingerprint(6, "filter")];
+  const before = fingerprint();
   expect(before.every((each) => each !== undefined)).toBe(true);
-  expect(outline()).toEqual(before);
+  expect(fingerprint()).toEqual(before);
   shell("iptables-legacy -A FORWARD -j DROP");
-  const after = outline();
+  const after = fingerprint();
   expect(after[0]).not.toBe(before[0]);
   expect(after[1]).toBe(before[1]);
   shell("iptables-legacy -F");
-  expect(outline()[0]).not.toBe(after[0]);
+  expect(fingerprint()[0]).not.toBe(after[0]);
   const started = performance.now();
-  for (let i = 0; i < 1000; i++) tables.outline(4, "filter");
+  for (let i = 0; i < 1000; i++) tables.fingerprint(4, "filter");
   expect((performance.now() - started) / 1000).toBeLessThan(1); // milliseconds each, on the busiest machine
 }, 30_000);
 

@@ -1,6 +1,6 @@
 // Random clusters on one host and random packets that meet their rules, the same ones for the same seed.
 import fc from "fast-check";
-import type { IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import type { KeyValue, Policy, Rule } from "../../../src/model/index.ts";
 import type { Packet } from "../../../src/policy/index.ts";
 import { clusterWith, PORTS, UNIVERSE } from "../../../src/policy/testing/arbitrary.ts";

@@ -34,11 +34,11 @@ export async function fuzz(options: FuzzOptions): Promise<FuzzProgress> {
   const graph = new CalculationGraph(
     {
       host: HOSTNAME,
-      withoutOverlaps: backend === "nftables",
+      omitNestedPrefixes: backend === "nftables",
       routes: "none",
       vteps: false,
       ambientMesh: false,
-      ownsNoEncapRoutes: false,
+      programsNoEncapRoutes: false,
       toRawConfig: () => ({}),
     },
     { onMessage: (message) => dataplane.tell(message) },

@@ -1,9 +1,9 @@
 // Packets that no policy rule covers: from workloads to the host's loopback addresses, and IPv6 while IPv6 support is off.
 // Every packet is sent as raw bytes, as a workload with CAP_NET_RAW can do.
 import { describe, expect, test } from "bun:test";
-import { closeWithIptables } from "../../../src/cni/close-with-iptables.ts";
+import { closeWithIptables } from "../../../src/cni/attach/close-with-iptables.ts";
 import { Iptables, type IptablesStore } from "../../../src/kernel/index.ts";
-import type { IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { allowProfile, BACKENDS, inSync, workload } from "./host.ts";
 import type { Sent } from "./packet-world.ts";
 import { WorldDataplane } from "./world-dataplane.ts";

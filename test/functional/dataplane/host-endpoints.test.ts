@@ -1,7 +1,7 @@
 // Host endpoints of every kind, and what passes between workloads and their host, by packets.
 import { describe, expect, test } from "bun:test";
 import { procSysctls } from "../../../src/kernel/index.ts";
-import type { IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, BACKENDS, DataplaneHost, hostEndpoint, inSync, policy, rule, tier } from "./host.ts";
 
@@ -49,14 +49,14 @@ for (const backend of BACKENDS)
         { from: a.target, to: OUTSIDE, port: 80 },
         { from: host.hostTarget, to: a.v4, port: 80 }, // the host's own workload
       ];
-      const wanted = [true, true, false, true, true, true, false, true, true, true];
-      expect(reached(await host.probe(cells, 1000))).toEqual(wanted);
+      const desired = [true, true, false, true, true, true, false, true, true, true];
+      expect(reached(await host.probe(cells, 1000))).toEqual(desired);
       // Without a name it is found by its address.
       await host.send(
         { type: "hostEndpointRemove", endpointId: "eth0" },
         hostEndpoint("", { tiers: [tier(["in"], ["out"])], expectedIpv4Addrs: [HOST] }),
       );
-      expect(reached(await host.probe(cells, 1000))).toEqual(wanted);
+      expect(reached(await host.probe(cells, 1000))).toEqual(desired);
       // A name that is no interface of ours never falls back to the address.
       await host.send(
         { type: "hostEndpointRemove", endpointId: "" },

@@ -15,7 +15,7 @@ import {
   type LinuxKernel,
   type RulesKernel,
 } from "../../../src/dataplane/index.ts";
-import type { SweepTargets } from "../../../src/dataplane/sweeper.ts";
+import type { SweepTargets } from "../../../src/dataplane/cleanup/sweeper.ts";
 import { detectFeatures } from "../../../src/dataplane/iptables/detect.ts";
 import { ConfigEngine } from "../../../src/felix/config/index.ts";
 import {
@@ -23,12 +23,12 @@ import {
   type IptablesStore,
   Ipsets,
   LegacyTables,
-  listenForAnnouncement,
+  watchGratuitousArp,
   NetworkNamespace,
   Nft,
   openConntrack,
   openNeighbourResponder,
-  openRouteKernel,
+  openRtnetlink,
   openTrafficControl,
   PacketProber,
   type ProbeOutcome,
@@ -37,9 +37,9 @@ import {
   procSysctls,
   withNamespace,
 } from "../../../src/kernel/index.ts";
-import type { IpAddress } from "../../../src/lib/ip.ts";
-import { createLogger, formatText } from "../../../src/lib/log.ts";
-import type { TestNamespace } from "../kernel/namespace.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
+import { createLogger, formatText } from "../../../src/lib/log/log.ts";
+import type { TestNamespace } from "../kernel/test-namespace.ts";
 import { workload } from "./messages.ts";
 
 export * from "./messages.ts";
@@ -214,7 +214,7 @@ export class DataplaneHost implements AsyncDisposable {
   ): LinuxDataplane {
     this.#settings = settings;
     this.#stop = new AbortController();
-    const routes = openRouteKernel(this.handle);
+    const routes = openRtnetlink(this.handle);
     const conntrack = openConntrack(this.handle);
     const trafficControl = openTrafficControl(this.handle);
     this.#disposables.push(routes, conntrack, trafficControl);
@@ -231,15 +231,15 @@ export class DataplaneHost implements AsyncDisposable {
           write: (path, value) => this.inside(() => procSysctls.write(path, value)),
         },
         namespace: this.handle,
-        listenForAnnouncement: (link, onHeard) => this.inside(() => listenForAnnouncement(link, onHeard)),
+        watchGratuitousArp: (link, onReceived) => this.inside(() => watchGratuitousArp(link, onReceived)),
         openNeighbourResponder: (version, link) => this.inside(() => openNeighbourResponder(version, link)),
-        ...(this.#leftovers === undefined ? {} : { leftovers: this.#leftovers(backend) }),
+        leftovers: this.#leftovers?.(backend),
       }),
       mtuFile: MTU_FILE,
       logger: createLogger({
         level: "debug",
         write: (record) => {
-          this.lines.push(`${record.level} ${record.sentence} ${JSON.stringify(record.fields)}`);
+          this.lines.push(`${record.level} ${record.message} ${JSON.stringify(record.fields)}`);
           if (process.env["DATAPLANE_LOG"] !== undefined) console.log(formatText(record));
         },
       }),
@@ -290,8 +290,8 @@ export class DataplaneHost implements AsyncDisposable {
     const ruleset = this.inside(() => new Nft());
     this.#disposables.push(ruleset);
     const features = detectFeatures({ iptablesVersion: "1.8.9", kernelVersion: "6.1.0" });
-    const outlines = backend === "legacy" ? this.inside(() => new LegacyTables([4, 6])) : undefined;
-    if (outlines !== undefined) this.#disposables.push(outlines);
+    const fingerprints = backend === "legacy" ? this.inside(() => new LegacyTables([4, 6])) : undefined;
+    if (fingerprints !== undefined) this.#disposables.push(fingerprints);
     return {
       backend: "iptables",
       variant: backend,
@@ -299,7 +299,7 @@ export class DataplaneHost implements AsyncDisposable {
       ipsets,
       iptables: (family) => this.iptables(family, backend),
       ruleset,
-      ...(outlines === undefined ? {} : { outlines }),
+      fingerprints,
     };
   }
 

@@ -2,7 +2,7 @@
 // node: every frame is sent as raw bytes. Pod a is the attacker. Policy of pod b accepts packets of pod c only.
 import { describe, expect, test } from "bun:test";
 import type { ProbeTarget } from "../../../src/kernel/index.ts";
-import type { IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import * as frames from "../../support/raw-frames.ts";
 import { allowProfile, BACKENDS, type Backend, DataplaneHost, inSync, type Pod, policy, rule, tier } from "./host.ts";
@@ -61,13 +61,13 @@ class HostilePods implements AsyncDisposable {
   /** The packets of c still reach b, in both families, and none of them reaches a; returns what b received meanwhile. */
   async expectUndisturbed(): Promise<ReadonlySet<number>> {
     const { b, c } = this;
-    const wanted = [this.nonce(), this.nonce()] as const;
+    const desired = [this.nonce(), this.nonce()] as const;
     const seen = new Set<number>();
     this.sockets.a.take();
-    this.send("c", udpPacket(c.v4, b.v4, wanted[0]), udpPacket(c.v6, b.v6, wanted[1]));
+    this.send("c", udpPacket(c.v4, b.v4, desired[0]), udpPacket(c.v6, b.v6, desired[1]));
     await eventually(() => {
       for (const nonce of this.sockets.b.take()) seen.add(nonce);
-      return wanted.every((nonce) => seen.has(nonce));
+      return desired.every((nonce) => seen.has(nonce));
     }, 5_000);
     expect(this.sockets.a.take()).toEqual([]);
     return seen;

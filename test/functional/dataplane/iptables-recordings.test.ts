@@ -2,13 +2,13 @@
 import { afterAll, expect, test } from "bun:test";
 import { IpsetSets } from "../../../src/dataplane/iptables/ipset-sets.ts";
 import { IptablesTable } from "../../../src/dataplane/iptables/iptables-table.ts";
-import { ALL_FEATURES } from "../../../src/dataplane/iptables/text.ts";
-import { createRuleManagers } from "../../../src/dataplane/rules-dataplane.ts";
-import type { LayerTables } from "../../../src/dataplane/rules/layer-table.ts";
-import { LAYERS } from "../../../src/dataplane/rules/rule.ts";
+import { ALL_FEATURES } from "../../../src/dataplane/iptables/rule-text.ts";
+import { createRuleManagers } from "../../../src/dataplane/rule-managers.ts";
+import type { RuleTables } from "../../../src/dataplane/rules/rule-table.ts";
+import { TABLE_NAMES } from "../../../src/dataplane/rules/rule.ts";
 import { Iptables, Ipsets } from "../../../src/kernel/index.ts";
-import { silentLogger } from "../../../src/lib/log.ts";
-import { TestNamespace } from "../kernel/namespace.ts";
+import { silentLogger } from "../../../src/lib/log/log.ts";
+import { TestNamespace } from "../kernel/test-namespace.ts";
 import { recordedInterfaces, recordedMessages, recordedStates, stateFile } from "./recordings.ts";
 import { parameter, recordedRules } from "./settings.ts";
 
@@ -104,7 +104,7 @@ for (const state of recordedStates()) {
     using ipsets = namespace.enter(() => new Ipsets());
     const tables: IptablesTable[] = [];
     const sets: IpsetSets[] = [];
-    const planes = versions.map((version) => {
+    const families = versions.map((version) => {
       const store = new Iptables({ family: version, variant: "legacy" });
       const inside = {
         family: version,
@@ -113,27 +113,27 @@ for (const state of recordedStates()) {
         restore: (...args: Parameters<typeof store.restore>) => namespace.enter(() => store.restore(...args)),
       } as const;
       const byLayer = Object.fromEntries(
-        LAYERS.map((layer) => {
+        TABLE_NAMES.map((tableName) => {
           const table = new IptablesTable({
-            layer,
+            tableName,
             store: inside,
-            context: { config, version, layer, features: ALL_FEATURES },
+            context: { config, version, tableName, features: ALL_FEATURES },
             insertMode: "insert",
             logger: silentLogger,
             postWriteMs: 5000,
             refreshMs: 180_000,
           });
           tables.push(table);
-          return [layer, table];
+          return [tableName, table];
         }),
-      ) as unknown as LayerTables;
+      ) as unknown as RuleTables;
       const set = new IpsetSets({ version, store: ipsets, maxElements: 1048576, logger: silentLogger });
       sets.push(set);
       return { version, tables: byLayer, sets: set };
     });
     const { managers } = createRuleManagers({
       config,
-      planes,
+      families,
       chainNameLimit: 28,
       hostname: "node-a",
       externalNodes: [],
@@ -155,22 +155,22 @@ for (const state of recordedStates()) {
       const recorded = stateFile(state, file);
       if (recorded === undefined) continue;
       const base = parseTables(stateFile("empty-node", file) ?? "");
-      const wanted = flatten(parseTables(recorded, base)).sort();
+      const desired = flatten(parseTables(recorded, base)).sort();
       const got = flatten(parseTables(namespace.run(command, []).replace(/ \[\d+:\d+\]/g, ""))).sort();
       const seen = new Set(got);
-      for (const line of wanted)
+      for (const line of desired)
         if (HASH.test(line)) {
           hashes++;
           if (seen.has(line)) equalHashes++;
         }
       const bare = (lines: string[]) => lines.map((line) => line.replace(HASH, "")).sort();
-      if (DIFFERENT[state] === undefined) expect(bare(got)).toEqual(bare(wanted));
+      if (DIFFERENT[state] === undefined) expect(bare(got)).toEqual(bare(desired));
     }
     const recordedSets = stateFile(state, "ipset-save");
     if (recordedSets !== undefined) {
       const base = parseSets(stateFile("empty-node", "ipset-save") ?? "");
-      const wanted = flattenSets(parseSets(recordedSets, base));
-      expect(flattenSets(parseSets(namespace.run("ipset", ["save"])))).toEqual(wanted);
+      const desired = flattenSets(parseSets(recordedSets, base));
+      expect(flattenSets(parseSets(namespace.run("ipset", ["save"])))).toEqual(desired);
     }
   });
 }

@@ -2,7 +2,7 @@
 import { spawn } from "node:child_process";
 import { describe, expect, test } from "bun:test";
 import { redirectDeviceName } from "../../../src/dataplane/managers/bandwidth-limits.ts";
-import type { IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, BACKENDS, DataplaneHost, inSync, type Pod } from "./host.ts";
 
@@ -39,7 +39,7 @@ test("FD-079 bandwidth limits are as recorded, hold for packets, are repaired an
   await host.send(allowProfile, host.endpoint(a), host.endpoint(b, { qosControls: limits }), host.endpoint(c), inSync);
   const device = redirectDeviceName(b.interfaceName);
   const theirs = /^qdisc tbf \S+: dev calic4 /;
-  const wanted = [
+  const desired = [
     `qdisc ingress ffff: dev ${b.interfaceName} parent ffff:fff1 ----------------`,
     `qdisc tbf 1: dev ${device} root refcnt N rate 2Mbit burst 625000b lat 154s`,
     `qdisc tbf 1: dev ${b.interfaceName} root refcnt N rate 1Mbit burst 500000b lat 496s`,
@@ -48,7 +48,7 @@ test("FD-079 bandwidth limits are as recorded, hold for packets, are repaired an
     queues(host)
       .filter((line) => !theirs.test(line))
       .map((line) => line.replace(/refcnt \d+/, "refcnt N"));
-  expect(ours()).toEqual(wanted);
+  expect(ours()).toEqual(desired);
   expect(redirectDeviceName("cali11111111111")).toBe("bwcali9bf6fa420"); // as the original calls it
 
   // Slower, with next to no burst: what arrives by a time is no more than the rate allows.
@@ -90,9 +90,9 @@ test("FD-079 bandwidth limits are as recorded, hold for packets, are repaired an
     "latency",
     "1ms",
   ]);
-  await eventually(() => Bun.deepEquals(ours(), wanted), 15_000);
+  await eventually(() => Bun.deepEquals(ours(), desired), 15_000);
   host.namespace.run("ip", ["link", "del", device]);
-  await eventually(() => Bun.deepEquals(ours(), wanted), 15_000);
+  await eventually(() => Bun.deepEquals(ours(), desired), 15_000);
 
   // A restart finds them in place; one without limits takes away what the earlier one set, and only that.
   await host.stop();

@@ -1,6 +1,6 @@
 // A machine that comes from another node: nothing leads to it before it is there, and nothing is lost afterwards.
 import { describe, expect, test } from "bun:test";
-import * as sys from "../../../src/kernel/sys.ts";
+import * as sys from "../../../src/kernel/sys/sys.ts";
 import { withNamespace } from "../../../src/kernel/index.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, DataplaneHost, inSync, type Pod } from "./host.ts";

@@ -2,7 +2,7 @@
 // for them, and this host answers.
 import { expect, test } from "bun:test";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
-import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
+import type { Cidr, IpAddress } from "../../../src/lib/ip/ip.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, DataplaneHost, inSync, pool } from "./host.ts";
 

@@ -2,7 +2,7 @@
 // its rule takes and which it leaves.
 import { describe, expect, test } from "bun:test";
 import type { DataplaneMessage, ProtoRule } from "../../../src/calc/index.ts";
-import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
+import type { Cidr, IpAddress } from "../../../src/lib/ip/ip.ts";
 import { describePacket, type Packet } from "../../../src/policy/index.ts";
 import { allowProfile, BACKENDS, inSync, policy, policyId, rule, tier, workload } from "./host.ts";
 import { WorldDataplane } from "./world-dataplane.ts";

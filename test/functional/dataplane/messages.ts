@@ -9,7 +9,7 @@ import {
   type RouteUpdate,
   type TierInfo,
 } from "../../../src/calc/index.ts";
-import { type Cidr, hostCidr, type IpAddress } from "../../../src/lib/ip.ts";
+import { type Cidr, hostCidr, type IpAddress } from "../../../src/lib/ip/ip.ts";
 
 export const rule = (more: Partial<ProtoRule> = {}): ProtoRule => ({
   action: "allow",

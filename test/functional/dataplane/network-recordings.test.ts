@@ -10,13 +10,13 @@ import {
   NetworkNamespace,
   Nft,
   openConntrack,
-  openRouteKernel,
+  openRtnetlink,
   procSysctls,
   withNamespace,
 } from "../../../src/kernel/index.ts";
-import { silentLogger } from "../../../src/lib/log.ts";
+import { silentLogger } from "../../../src/lib/log/log.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
-import { TestNamespace } from "../kernel/namespace.ts";
+import { TestNamespace } from "../kernel/test-namespace.ts";
 import { parametersOf, PLAIN_FACTS } from "./host.ts";
 import { recordedMessages, recordedStates, stateFile } from "./recordings.ts";
 
@@ -81,7 +81,7 @@ for (const state of recordedStates())
     }
     delete settings["DataplaneDriver"];
     using ruleset = withNamespace(handle, () => new Nft());
-    using routes = openRouteKernel(handle);
+    using routes = openRtnetlink(handle);
     using conntrack = openConntrack(handle);
     let applied = 0;
     const stop = new AbortController();
@@ -128,10 +128,10 @@ for (const state of recordedStates())
       for (const [file, read] of Object.entries(readers)) {
         const recorded = stateFile(state, file);
         if (recorded === undefined || DIFFERENT[state]?.includes(file) === true) continue;
-        const wanted = words(recorded);
+        const desired = words(recorded);
         // Devices come up a moment after they are made.
-        await eventually(() => Bun.deepEquals(read(), wanted), 3000).catch(() => {});
-        expect(read()).toEqual(wanted);
+        await eventually(() => Bun.deepEquals(read(), desired), 3000).catch(() => {});
+        expect(read()).toEqual(desired);
       }
       const status = JSON.parse(stateFile(state, "status.json") ?? "{}") as { mtuFile?: string };
       if (status.mtuFile !== undefined) expect(readFileSync(join(folder, "mtu"), "utf8")).toBe(status.mtuFile);

@@ -1,53 +1,53 @@
-// Somebody else's hand in interfaces, kernel settings, neighbours, tunnels and routes: everything comes back exactly as
-// it was, the log says so, and what is not ours stays.
+// Changes by other programs to interfaces, kernel settings, neighbours, tunnels and routes: everything is restored exactly,
+// the log reports it, and objects of other programs stay.
 import { expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, DataplaneHost, inSync, policy, rule, tier, vxlanRoute } from "./host.ts";
 import type { DataplaneMessage, RouteUpdate } from "../../../src/calc/index.ts";
-import type { IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 
 const A = "calia2";
 const B = "calib3";
 const SETTINGS = { RouteRefreshInterval: "0.2", InterfaceRefreshInterval: "0.2" };
 
-/** By shell, with what the log says afterwards. */
-const FAULTS: readonly (readonly [fault: string, said: RegExp])[] = [
+/** Shell commands, with the log line that each causes. */
+const FAULTS: readonly (readonly [fault: string, logged: RegExp])[] = [
   [`echo 0 > /proc/sys/net/ipv4/conf/${B}/proxy_arp`, /changed a kernel setting.*proxy_arp/],
   [`echo 2 > /proc/sys/net/ipv6/conf/${B}/accept_ra`, /changed a kernel setting.*accept_ra/],
   [`echo 0 > /proc/sys/net/ipv6/conf/${B}/proxy_ndp`, /changed a kernel setting.*proxy_ndp/],
   ["echo 0 > /proc/sys/net/ipv4/ip_forward", /changed a kernel setting.*ip_forward/],
   ["echo 0 > /proc/sys/net/ipv6/conf/all/forwarding", /changed a kernel setting.*forwarding/],
-  [`ip neigh del 10.65.0.3 dev ${B}`, /changed our static neighbours.*10\.65\.0\.3/],
-  [`ip neigh replace 10.65.0.3 lladdr 02:00:00:00:00:99 dev ${B} nud permanent`, /changed our static neighbours/],
-  [`ip route flush dev ${B}`, /somebody deleted a route of ours/],
-  [`ip -6 route flush dev ${B} proto boot`, /somebody deleted a route of ours/],
-  [`ip route add 10.65.0.3/32 dev ${A} metric 5`, /somebody changed our routes/],
-  ["ip route replace blackhole 10.65.0.3/32 metric 1024", /somebody (changed our routes|deleted a route of ours)/],
-  ["ip route replace 10.65.2.0/26 via 192.0.2.99", /somebody (changed our routes|deleted a route of ours)/],
-  ["ip link set vxlan.calico down", /tunnel device.*repaired.*switched off/],
-  ["ip link set vxlan.calico mtu 1300", /tunnel device.*repaired.*MTU 1300/],
-  ["ip addr flush dev vxlan.calico", /tunnel device.*repaired.*its address/],
-  ["ip addr add 10.99.0.1/32 dev vxlan.calico", /tunnel device.*repaired.*address 10\.99\.0\.1/],
-  ["ip -6 addr flush dev vxlan-v6.calico scope global", /tunnel device.*repaired.*its address/],
-  ["ip link del vxlan.calico", /tunnel device.*repaired.*the device itself/],
+  [`ip neigh del 10.65.0.3 dev ${B}`, /changed static neighbours.*10\.65\.0\.3/],
+  [`ip neigh replace 10.65.0.3 lladdr 02:00:00:00:00:99 dev ${B} nud permanent`, /changed static neighbours/],
+  [`ip route flush dev ${B}`, /another program deleted a route/],
+  [`ip -6 route flush dev ${B} proto boot`, /another program deleted a route/],
+  [`ip route add 10.65.0.3/32 dev ${A} metric 5`, /another program changed routes/],
+  ["ip route replace blackhole 10.65.0.3/32 metric 1024", /another program (changed routes|deleted a route)/],
+  ["ip route replace 10.65.2.0/26 via 192.0.2.99", /another program (changed routes|deleted a route)/],
+  ["ip link set vxlan.calico down", /changed a tunnel device.*switched off/],
+  ["ip link set vxlan.calico mtu 1300", /changed a tunnel device.*MTU 1300/],
+  ["ip addr flush dev vxlan.calico", /changed a tunnel device.*its address/],
+  ["ip addr add 10.99.0.1/32 dev vxlan.calico", /changed a tunnel device.*address 10\.99\.0\.1/],
+  ["ip -6 addr flush dev vxlan-v6.calico scope global", /changed a tunnel device.*its address/],
+  ["ip link del vxlan.calico", /changed a tunnel device.*the device itself/],
   [
     "ip link set vxlan.calico down; ip link set vxlan.calico name elsewhere; ip link del elsewhere",
     /the device itself/,
   ],
-  ["bridge fdb del 66:00:00:00:00:02 dev vxlan.calico", /tunnel's neighbours.*"missing":1,"surplus":0/],
-  ["bridge fdb replace 66:00:00:00:00:02 dev vxlan.calico dst 192.0.2.55", /tunnel's neighbours/],
-  ["bridge fdb add 66:00:00:00:00:77 dev vxlan.calico dst 192.0.2.55", /tunnel's neighbours.*"surplus":1/],
-  ["ip neigh del 10.65.2.0 dev vxlan.calico", /tunnel's neighbours.*"missing":1/],
-  ["ip neigh del fd00:65:2::1 dev vxlan-v6.calico", /tunnel's neighbours.*"missing":1/],
+  ["bridge fdb del 66:00:00:00:00:02 dev vxlan.calico", /neighbours of the tunnel.*"missing":1,"surplus":0/],
+  ["bridge fdb replace 66:00:00:00:00:02 dev vxlan.calico dst 192.0.2.55", /neighbours of the tunnel/],
+  ["bridge fdb add 66:00:00:00:00:77 dev vxlan.calico dst 192.0.2.55", /neighbours of the tunnel.*"surplus":1/],
+  ["ip neigh del 10.65.2.0 dev vxlan.calico", /neighbours of the tunnel.*"missing":1/],
+  ["ip neigh del fd00:65:2::1 dev vxlan-v6.calico", /neighbours of the tunnel.*"missing":1/],
 ];
 
-test("FD-093 FD-120 FD-142 whatever somebody does to interfaces, settings, neighbours, tunnels and routes is repaired and said", async () => {
+test("FD-093 FD-120 FD-142 changes by other programs to interfaces, settings, neighbours, tunnels and routes are restored and logged", async () => {
   await using host = await DataplaneHost.create("nftables", SETTINGS);
   const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
   expect([a.interfaceName, b.interfaceName]).toEqual([A, B]);
   const mac = /link\/ether (\S+)/.exec(host.exec(b.target, "ip", "link", "show", "eth0"))?.[1] ?? "";
   for (const port of [80, 81]) host.prober.listen(b.target, "tcp", port);
-  // Somebody else's, beside ours.
+  // Objects of other programs.
   const foreign = [
     "ip link add theirs type veth peer name theirs2 && ip link set theirs up && ip addr add 198.51.100.1/24 dev theirs",
     "ip route add 203.0.113.0/24 via 192.0.2.99 proto static",
@@ -77,12 +77,12 @@ test("FD-093 FD-120 FD-142 whatever somebody does to interfaces, settings, neigh
   );
   const before = held();
   const cells = [b.v4, b.v6].flatMap((to) => [80, 81].map((port) => ({ from: a.target, to, port })));
-  for (const [fault, said] of FAULTS) {
-    const told = host.lines.length;
+  for (const [fault, logged] of FAULTS) {
+    const start = host.lines.length;
     host.namespace.run("sh", ["-c", fault]);
     await eventually(() => held() === before, 25_000).catch(() => expect([fault, held()]).toEqual([fault, before]));
-    await eventually(() => said.test(host.lines.slice(told).join("\n")), 3000).catch(() =>
-      expect([fault, host.lines.slice(told)]).toEqual([fault, [String(said)]]),
+    await eventually(() => logged.test(host.lines.slice(start).join("\n")), 3000).catch(() =>
+      expect([fault, host.lines.slice(start)]).toEqual([fault, [String(logged)]]),
     );
   }
   expect(await host.probe(cells, 3000)).toEqual(["reached", "silent", "reached", "silent"]);
@@ -101,7 +101,7 @@ const tunnelEnd = (node: string, n: number, parent: string, parent6: string): Da
 
 const remote = (dst: string): RouteUpdate => vxlanRoute(dst, dst.includes(":") ? "2001:db8::99" : "192.0.2.99");
 
-/** Everything but the rules, ours and theirs. */
+/** The kernel state without rules, of calico-ts and of other programs. */
 function kernelState(host: DataplaneHost): string {
   const settings = [A, B].flatMap((name) => [
     ...["proxy_arp", "forwarding", "rp_filter", "route_localnet"].map((key) => `ipv4/conf/${name}/${key}`),

@@ -1,7 +1,8 @@
 // Listens to what rules log to a group, as a flow log would: the prefixes, in order.
 // https://github.com/torvalds/linux/blob/master/include/uapi/linux/netfilter/nfnetlink_log.h
-import { NETLINK_NETFILTER, NetlinkSocket } from "../../../src/kernel/netlink-socket.ts";
-import type { NetlinkWriter } from "../../../src/kernel/netlink-writer.ts";
+import { NETLINK_NETFILTER, NetlinkSocket } from "../../../src/kernel/netlink/netlink-socket.ts";
+import type { NetlinkWriter } from "../../../src/kernel/netlink/netlink-writer.ts";
+import { drainEvents } from "../kernel/drain-events.ts";
 
 const NFNL_SUBSYS_ULOG = 4 << 8;
 const NFULNL_MSG_PACKET = NFNL_SUBSYS_ULOG | 0;
@@ -29,7 +30,7 @@ export class NflogListener implements Disposable {
 
   #configure(group: number, attributes: (w: NetlinkWriter) => void): void {
     this.#socket.request({
-      what: `listen to log group ${group}`,
+      operation: `listen to log group ${group}`,
       type: NFULNL_MSG_CONFIG,
       body: (w) => {
         w.putU8(0);
@@ -43,7 +44,7 @@ export class NflogListener implements Disposable {
 
   /** Prefixes since the last call. */
   take(): string[] {
-    this.#socket.drain((message) => {
+    drainEvents(this.#socket, (message) => {
       if (message.type !== NFULNL_MSG_PACKET) return;
       const a = message.attributes(4);
       while (a.next()) if (a.type === NFULA_PREFIX) this.#seen.push(a.string());

@@ -1,21 +1,21 @@
 // Every recorded state in nftables mode: the kernel takes it in one transaction, and a fresh start finds nothing to do.
 import { expect, test } from "bun:test";
-import { NftPlane } from "../../../src/dataplane/nft/nft-plane.ts";
+import { NftTable } from "../../../src/dataplane/nft/nft-table.ts";
 import { NftTables } from "../../../src/dataplane/nft/nft-tables.ts";
-import { createRuleManagers } from "../../../src/dataplane/rules-dataplane.ts";
+import { createRuleManagers } from "../../../src/dataplane/rule-managers.ts";
 import { Nft } from "../../../src/kernel/index.ts";
-import { silentLogger } from "../../../src/lib/log.ts";
-import { TestNamespace } from "../kernel/namespace.ts";
+import { silentLogger } from "../../../src/lib/log/log.ts";
+import { TestNamespace } from "../kernel/test-namespace.ts";
 import { recordedInterfaces, recordedMessages, recordedStates } from "./recordings.ts";
 import { recordedRules } from "./settings.ts";
 
 async function program(ruleset: Nft, state: string): Promise<number[]> {
   const messages = recordedMessages(state);
   const config = recordedRules(messages);
-  const planes = ([4, 6] as const).map((version) => new NftPlane(version, config));
+  const families = ([4, 6] as const).map((version) => new NftTable(version, config));
   const commits: number[] = [];
   const tables = new NftTables({
-    planes,
+    tables: families,
     ruleset,
     logger: silentLogger,
     refreshMs: 0,
@@ -26,7 +26,7 @@ async function program(ruleset: Nft, state: string): Promise<number[]> {
   });
   const { managers } = createRuleManagers({
     config,
-    planes,
+    families,
     chainNameLimit: 200,
     hostname: "node-a",
     externalNodes: [],

@@ -1,6 +1,6 @@
 // Under which address and port traffic leaves the cluster, by every setting that has a say, in both families.
 import { describe, expect, test } from "bun:test";
-import type { IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { allowProfile, BACKENDS, DataplaneHost, inSync, pool } from "./host.ts";
 
 const OUTSIDE = "192.0.2.99" as IpAddress;

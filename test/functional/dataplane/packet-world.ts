@@ -1,11 +1,11 @@
 // A host with four workloads and everything else behind one wire, where any packet can be sent from any of them and is
 // seen when it arrives. Nobody answers: a reply would turn the next packet into part of a connection.
 import { execFileSync } from "node:child_process";
-import { NetworkNamespace, openRouteKernel, procSysctls, withNamespace } from "../../../src/kernel/index.ts";
-import * as sys from "../../../src/kernel/sys.ts";
-import { addressBytes, type IpAddress } from "../../../src/lib/ip.ts";
+import { NetworkNamespace, openRtnetlink, procSysctls, withNamespace } from "../../../src/kernel/index.ts";
+import * as sys from "../../../src/kernel/sys/sys.ts";
+import { addressBytes, type IpAddress } from "../../../src/lib/ip/ip.ts";
 import type { Packet } from "../../../src/policy/index.ts";
-import type { TestNamespace } from "../kernel/namespace.ts";
+import type { TestNamespace } from "../kernel/test-namespace.ts";
 import { ipPacket, nonceOf } from "./raw-packet.ts";
 import { ip, TestSpaces } from "./spaces.ts";
 
@@ -115,7 +115,7 @@ export class PacketWorld implements Disposable {
     );
     ip(space.name, "link set far arp off up");
     const handle = this.#spaces.open(space);
-    using kernel = openRouteKernel(handle);
+    using kernel = openRtnetlink(handle);
     const index = kernel.links.get("far")?.index ?? 0;
     const fd = space.enter(() => {
       execFileSync("nft", [

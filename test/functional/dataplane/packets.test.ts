@@ -1,9 +1,9 @@
 // What reaches whom: real packets through real rules, on both renderers and both iptables tools.
 import { describe, expect, test } from "bun:test";
 import type { LinuxKernel } from "../../../src/dataplane/index.ts";
-import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
+import type { Cidr, IpAddress } from "../../../src/lib/ip/ip.ts";
 import { allowProfile, BACKENDS, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
-import { withoutMatch } from "./refusing.ts";
+import { withoutMatch } from "./rejecting-kernel.ts";
 
 const tcp = { name: "tcp" };
 const port = (first: number, last = first) => ({ first, last });
@@ -95,7 +95,7 @@ for (const backend of BACKENDS)
           host.outside,
           `${family} saddr ${family === "ip6" ? "fd00:65:7::/64" : "10.65.7.0/24"} udp dport 53`,
         );
-        for (const [pod, last, wanted] of [
+        for (const [pod, last, desired] of [
           [a, family === "ip6" ? ":7" : ".7", 0],
           [b, family === "ip6" ? ":8" : ".8", 1],
         ] as const) {
@@ -104,8 +104,8 @@ for (const backend of BACKENDS)
           // Nobody answers: only whether the packet got through is asked.
           await host.probe([{ from: pod.target, to: outside as IpAddress, protocol: "udp", port: 53, source }], 100);
           // Its way may have to be asked for first.
-          for (let tries = 0; tries < 40 && seen() < wanted; tries++) await Bun.sleep(50);
-          expect([source, seen()]).toEqual([source, wanted]);
+          for (let tries = 0; tries < 40 && seen() < desired; tries++) await Bun.sleep(50);
+          expect([source, seen()]).toEqual([source, desired]);
         }
       }
       expect(

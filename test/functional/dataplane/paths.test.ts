@@ -1,7 +1,7 @@
 // Packets that take an unusual way through the host: translated, classed, forwarded for others, to a floating address.
 import { describe, expect, test } from "bun:test";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
-import type { IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, BACKENDS, DataplaneHost, hostEndpoint, inSync, policy, rule, tier } from "./host.ts";
 

@@ -62,7 +62,7 @@ test("killed before any piece, no hook was written, and the next start finishes 
   const never = Number.POSITIVE_INFINITY;
   const pieces = await startAndKill(host, state, never);
   expect(pieces).toBeGreaterThan(2);
-  const wanted = held();
+  const desired = held();
   expect(await passed()).toEqual(["reached", "silent"]);
   // A restart has nothing to write.
   expect(await startAndKill(host, state, never)).toBe(0);
@@ -71,12 +71,12 @@ test("killed before any piece, no hook was written, and the next start finishes 
     await startAndKill(host, state, killAt);
     expect(hooks()).toEqual([]);
     await startAndKill(host, state, never);
-    expect(held()).toEqual(wanted);
+    expect(held()).toEqual(desired);
   }
   expect(await passed()).toEqual(["reached", "silent"]);
 }, 120_000);
 
-test("a rule that is refused in a piece closes its own place only", async () => {
+test("a rejected rule in one part of a split transaction is the only rule that is replaced", async () => {
   const { host, state, passed, held } = await arranged();
   await using _ = host;
   host.wrapKernel = (kernel) => {
@@ -84,16 +84,17 @@ test("a rule that is refused in a piece closes its own place only", async () => 
     const ruleset = new Proxy(kernel.rules.ruleset, {
       get: (of, name) => {
         const value: unknown = Reflect.get(of, name);
-        if (name !== "commit" && name !== "commitAside") return typeof value === "function" ? value.bind(of) : value;
-        return (...args: Parameters<typeof of.commitAside>) => {
-          const refused = args[0].filter(
+        if (name !== "commit" && name !== "commitOffThread")
+          return typeof value === "function" ? value.bind(of) : value;
+        return (...args: Parameters<typeof of.commitOffThread>) => {
+          const rejected = args[0].filter(
             (change) =>
               change.op === "appendRule" &&
               change.chain.endsWith("pi-gnp/p7") &&
               change.rule.expressions.some(({ kind }) => kind === "lookup"),
           );
-          if (refused[0] === undefined) return Reflect.apply(value as typeof of.commitAside, of, args);
-          const error = new NftError(refused[0], "add rule", "EINVAL", {}, refused);
+          if (rejected[0] === undefined) return Reflect.apply(value as typeof of.commitOffThread, of, args);
+          const error = new NftError(rejected[0], "add rule", "EINVAL", {}, rejected);
           if (name === "commit") throw error;
           return Promise.resolve({ send: () => Promise.reject(error) });
         };
@@ -109,5 +110,5 @@ test("a rule that is refused in a piece closes its own place only", async () => 
       .join("\n")
       .match(/refused by the kernel/g),
   ).toHaveLength(2);
-  expect(host.lines.filter((line) => line.startsWith("error the kernel refuses a rule"))).toHaveLength(2);
+  expect(host.lines.filter((line) => line.startsWith("error kernel rejected a rule"))).toHaveLength(2);
 }, 60_000);

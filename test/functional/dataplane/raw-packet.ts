@@ -1,5 +1,5 @@
 // Whole packets as bytes, with right checksums, each carrying a number by which it is known again.
-import { addressBytes, ipVersion } from "../../../src/lib/ip.ts";
+import { addressBytes, ipVersion } from "../../../src/lib/ip/ip.ts";
 import type { Packet } from "../../../src/policy/index.ts";
 
 const MAGIC = 0x63616c69; // "cali"

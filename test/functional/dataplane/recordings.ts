@@ -4,7 +4,7 @@ import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { DataplaneMessage, ProtoRule, TierInfo } from "../../../src/calc/index.ts";
 import type { InterfaceMessage } from "../../../src/dataplane/index.ts";
-import type { Cidr, IpAddress } from "../../../src/lib/ip.ts";
+import type { Cidr, IpAddress } from "../../../src/lib/ip/ip.ts";
 
 export const FELIX = join(import.meta.dir, "../../../../shared/golden/felix");
 export const haveRecordings = existsSync(join(FELIX, "states"));
@@ -50,11 +50,11 @@ function rule(r: Json): ProtoRule {
     { IPV4: 4, IPV6: 6 }[String(r.ip_version)] ?? (r.ip_version === 4 || r.ip_version === 6 ? r.ip_version : undefined);
   return {
     action: r.action === "" || r.action === undefined ? "allow" : r.action,
-    ...(version === undefined ? {} : { ipVersion: version as 4 | 6 }),
-    ...(r.protocol === undefined ? {} : { protocol: r.protocol }),
-    ...(r.not_protocol === undefined ? {} : { notProtocol: r.not_protocol }),
-    ...(found === undefined ? {} : { icmp: found }),
-    ...(notFound === undefined ? {} : { notIcmp: notFound }),
+    ipVersion: version as 4 | 6 | undefined,
+    protocol: r.protocol,
+    notProtocol: r.not_protocol,
+    icmp: found,
+    notIcmp: notFound,
     srcNet: r.src_net ?? [],
     srcPorts: ports(r.src_ports),
     dstNet: r.dst_net ?? [],
@@ -73,7 +73,7 @@ function rule(r: Json): ProtoRule {
     notSrcNamedPortIpSetIds: r.not_src_named_port_ip_set_ids ?? [],
     notDstNamedPortIpSetIds: r.not_dst_named_port_ip_set_ids ?? [],
     original: {},
-    ...(r.metadata?.annotations === undefined ? {} : { annotations: r.metadata.annotations }),
+    annotations: r.metadata?.annotations,
     ruleId: r.rule_id ?? "",
   };
 }
@@ -152,8 +152,8 @@ const DECODERS: Readonly<Record<string, (b: Json) => DataplaneMessage>> = {
         ipv6Nat: nat(e.ipv6_nat),
         allowSpoofedSourcePrefixes: e.allow_spoofed_source_prefixes ?? [],
         annotations: e.annotations ?? {},
-        ...(e.qos_controls === undefined ? {} : { qosControls: lowerFirst(e.qos_controls) }),
-        ...(e.local_bgp_peer === undefined ? {} : { localBgpPeer: { bgpPeerName: e.local_bgp_peer.bgp_peer_name } }),
+        qosControls: e.qos_controls === undefined ? undefined : lowerFirst(e.qos_controls),
+        localBgpPeer: e.local_bgp_peer === undefined ? undefined : { bgpPeerName: e.local_bgp_peer.bgp_peer_name },
         qosPolicies: qosPolicies(e.qos_policies),
         isIstioAmbient: e.is_istio_ambient ?? false,
         liveMigrationRole: "none",

@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import { Nft } from "../../../src/kernel/index.ts";
-import { whyIptables } from "../../../src/dataplane/nft/probe.ts";
+import { reasonForIptables } from "../../../src/dataplane/nft/probe.ts";
 import { allowProfile, BACKENDS, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
 import { watchWrites } from "./watch-writes.ts";
 
@@ -40,7 +40,7 @@ test("asking the kernel what it can do leaves its ruleset as it was", async () =
   await using host = await DataplaneHost.create("nftables");
   using ruleset = host.inside(() => new Nft());
   const before = ruleset.generation();
-  expect(whyIptables("Auto", { ipvs: false }, ruleset)).toBeUndefined();
+  expect(reasonForIptables("Auto", { ipvs: false }, ruleset)).toBeUndefined();
   expect(ruleset.generation()).toBe(before);
   expect(ruleset.tables()).toEqual([]);
 });

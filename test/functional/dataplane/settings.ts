@@ -1,23 +1,13 @@
 // Configuration of the rules for tests: the defaults, and a reader for the recorded parameters.
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
-import type { FailsafePort, RulesConfig } from "../../../src/dataplane/rules/config.ts";
+import type { RulesConfig } from "../../../src/dataplane/rules/config.ts";
+import { felixDefaultOf } from "../../../src/model/index.ts";
 import { plainConfig } from "../../../src/dataplane/rules/testing.ts";
-import { type Cidr, type IpAddress, tryParseAddress } from "../../../src/lib/ip.ts";
-
-const failsafe = (text: string): FailsafePort[] =>
-  text.split(",").flatMap((item) => {
-    const match = /^(?:(tcp|udp|sctp):)?(?:\[?([0-9a-f.:]+\/\d+)\]?:)?(\d+)$/.exec(item.trim());
-    if (match === null) return [];
-    const net = match[2] as Cidr | undefined;
-    return [{ protocol: (match[1] ?? "tcp") as "tcp", port: Number(match[3]), ...(net === undefined ? {} : { net }) }];
-  });
-
-const FAILSAFE_IN = "tcp:22,udp:68,tcp:179,tcp:2379,tcp:2380,tcp:5473,tcp:6443,tcp:6666,tcp:6667";
-const FAILSAFE_OUT = "udp:53,udp:67,tcp:179,tcp:2379,tcp:2380,tcp:5473,tcp:6443,tcp:6666,tcp:6667";
+import { type IpAddress, tryParseAddress } from "../../../src/lib/ip/ip.ts";
 
 const defaultRules = plainConfig({
-  failsafeIn: failsafe(FAILSAFE_IN),
-  failsafeOut: failsafe(FAILSAFE_OUT),
+  failsafeIn: felixDefaultOf("FailsafeInboundHostPorts"),
+  failsafeOut: felixDefaultOf("FailsafeOutboundHostPorts"),
   nodePortRanges: [{ first: 30000, last: 32767 }],
 });
 

@@ -1,7 +1,7 @@
 // The network namespaces of one test, taken down together.
 import { execFileSync } from "node:child_process";
 import { NetworkNamespace, procSysctls } from "../../../src/kernel/index.ts";
-import { TestNamespace } from "../kernel/namespace.ts";
+import { TestNamespace } from "../kernel/test-namespace.ts";
 
 export class TestSpaces implements Disposable {
   readonly #spaces: TestNamespace[] = [];

@@ -43,8 +43,8 @@ test("FD-035 switching backends keeps policy and removes the old rules", async (
     host.start({}, backend);
     await host.send(...messages);
     await holds();
-    const wanted = { legacy: false, nft: false, nftables: false, sets: backend !== "nftables", [backend]: true };
-    await eventually(() => Bun.deepEquals(traces(), wanted), 15_000).catch(() => expect(traces()).toEqual(wanted));
+    const desired = { legacy: false, nft: false, nftables: false, sets: backend !== "nftables", [backend]: true };
+    await eventually(() => Bun.deepEquals(traces(), desired), 15_000).catch(() => expect(traces()).toEqual(desired));
     await holds();
     await host.stop();
     await holds(); // nothing is detached when the agent ends
@@ -120,7 +120,7 @@ for (const backend of ["nftables", "nft"] as const)
       await new Promise((resolve) => setTimeout(resolve, 1500)); // not in the second after we wrote ourselves
       const told = host.lines.length;
       host.namespace.run("nft", ["-f", "-"], script);
-      const isSaid = () => host.lines.slice(told).some((line) => line.startsWith("warn somebody changed our"));
+      const isSaid = () => host.lines.slice(told).some((line) => line.startsWith("warn another program changed"));
       await eventually(isSaid, 20_000); // a second, unless the machine is busy; without looking it would be minutes
       await eventually(isClosed, 20_000);
       expect(await host.probe([{ from: a.target, to: b.v4, port: 80 }], 5000)).toEqual(["reached"]);

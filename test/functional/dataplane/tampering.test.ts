@@ -133,7 +133,7 @@ for (const backend of BACKENDS)
       }, 20_000).catch((error: unknown) => {
         throw new Error(`${fault}: not repaired\n${compare(held(host, backend))}`, { cause: error });
       });
-      const said = host.lines.slice(told).filter((line) => line.startsWith("warn somebody"));
+      const said = host.lines.slice(told).filter((line) => line.startsWith("warn another program"));
       expect([fault, said.length > 0]).toEqual([fault, true]);
       if (fault !== "nft flush ruleset") host.namespace.run("nft", ["list", "table", "inet", "somebody"]);
     }

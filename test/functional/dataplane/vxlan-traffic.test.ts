@@ -3,7 +3,7 @@
 //   pod a ─ cali… ─ host ─ vxlan.calico ══ 192.0.2.10 ── 192.0.2.99 ══ vxb ─ outside, which has workloads' addresses
 import { describe, expect, test } from "bun:test";
 import type { DataplaneMessage, RouteUpdate } from "../../../src/calc/index.ts";
-import type { IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, BACKENDS, DataplaneHost, hostEndpoint, inSync, policy, rule, tier, vxlanRoute } from "./host.ts";
 

@@ -4,8 +4,8 @@ const READS = new Set([
   ...["list", "get", "names", "tables", "chains", "rules", "sets", "elements", "generation", "save", "read", "lookup"],
   ...[
     "listProxies",
-    "listForwarding",
-    "tryOut",
+    "listFdb",
+    "dryRun",
     "limitedLinks",
     "flowtables",
     "qdiscs",
@@ -13,7 +13,7 @@ const READS = new Set([
     "ingress",
     "objects",
     "counters",
-    "outline",
+    "fingerprint",
   ],
 ]);
 

@@ -8,12 +8,12 @@ import {
   Iptables,
   Nft,
   openConntrack,
-  openRouteKernel,
+  openRtnetlink,
   procSysctls,
   withNamespace,
 } from "../../../src/kernel/index.ts";
-import type { IpAddress } from "../../../src/lib/ip.ts";
-import { createLogger, formatText, silentLogger } from "../../../src/lib/log.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
+import { createLogger, formatText, silentLogger } from "../../../src/lib/log/log.ts";
 import { type Backend, MTU_FILE, parametersOf, PLAIN_FACTS } from "./host.ts";
 import { PacketWorld, type WorldPod } from "./packet-world.ts";
 
@@ -41,7 +41,7 @@ export class WorldDataplane implements AsyncDisposable {
     this.world = new PacketWorld(options.pods, options.host);
     const inside = <T>(body: () => T extends PromiseLike<unknown> ? never : T) =>
       withNamespace(this.world.handle, body);
-    const routes = openRouteKernel(this.world.handle);
+    const routes = openRtnetlink(this.world.handle);
     const conntrack = openConntrack(this.world.handle);
     const ruleset = inside(() => new Nft());
     const ipsets = inside(() => new Ipsets());

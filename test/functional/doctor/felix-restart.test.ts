@@ -4,10 +4,10 @@ import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "no
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { readParts } from "../../../src/calicoctl/doctor/read-parts.ts";
-import { silentLogger } from "../../../src/lib/log.ts";
+import { silentLogger } from "../../../src/lib/log/log.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
-import { planChildren } from "../../../src/node/children.ts";
-import { Supervisor, type SupervisorState } from "../../../src/node/supervisor.ts";
+import { planChildren } from "../../../src/node/supervisor/children.ts";
+import { Supervisor, type SupervisorState } from "../../../src/node/supervisor/supervisor.ts";
 
 if (process.getuid?.() !== 0) throw new Error("run as root: doctor examines processes of other users");
 const folder = mkdtempSync(join(tmpdir(), "calico-restart-"));

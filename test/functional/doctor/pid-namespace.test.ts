@@ -8,7 +8,7 @@ import { readParts } from "../../../src/calicoctl/doctor/read-parts.ts";
 import { processesHere } from "../../../src/calicoctl/node/processes.ts";
 import { supervisedProcesses } from "../../../src/calicoctl/node/supervisor.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
-import type { SupervisorState } from "../../../src/node/supervisor.ts";
+import type { SupervisorState } from "../../../src/node/supervisor/supervisor.ts";
 
 if (process.getuid?.() !== 0) throw new Error("run as root: this makes pid namespaces");
 const folder = mkdtempSync(join(tmpdir(), "calico-pids-"));

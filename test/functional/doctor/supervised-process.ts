@@ -1,6 +1,6 @@
 // Supervises two processes until SIGTERM, as calico-node does: `bun supervised-process.ts STATE_FILE`.
-import { Supervisor } from "../../../src/node/supervisor.ts";
-import { createLogger } from "../../../src/lib/log.ts";
+import { Supervisor } from "../../../src/node/supervisor/supervisor.ts";
+import { createLogger } from "../../../src/lib/log/log.ts";
 
 const file = process.argv[2] ?? "";
 const ending = new AbortController();

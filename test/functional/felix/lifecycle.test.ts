@@ -158,7 +158,7 @@ test.concurrent("FC-085 what a driver says on its descriptor 4 is heard; what ca
   expect(felix.isRunning).toBe(true);
   writeFileSync(file("go"), "");
   expect(await felix.exit()).toBe(1);
-  expect(felix.output).toContain("its reports cannot be read");
+  expect(felix.output).toContain("its reports cannot be decoded");
 });
 
 test.concurrent("FC-001 the command line: version, settings file, nonsense", async () => {
@@ -167,7 +167,7 @@ test.concurrent("FC-001 the command line: version, settings file, nonsense", asy
   expect(await felix.exit()).toBe(0);
   expect(felix.output).toMatch(/calico-felix v/);
   felix.start({}, ["--bogus"]);
-  expect(await felix.exit()).toBe(1);
+  expect(await felix.exit()).toBe(2);
   const file = join(felix.folder, "felix.cfg");
   writeFileSync(file, `HealthPort = ${felix.healthPort}\n`);
   felix.start({ FELIX_HEALTHPORT: "" }, [`--config-file=${file}`]);

@@ -7,8 +7,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "bun:test";
 import { MetricsServer, type MetricsSettings } from "../../../src/felix/metrics/metrics-server.ts";
-import { silentLogger } from "../../../src/lib/log.ts";
-import { TlsPages } from "../../../src/lib/tls-pages.ts";
+import { silentLogger } from "../../../src/lib/log/log.ts";
+import { TlsPageServer } from "../../../src/lib/http/tls-pages.ts";
 import { MetricsRegistry } from "../../../src/lib/metrics.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { type Certificate, TestAuthority } from "../../support/certificates.ts";
@@ -83,10 +83,10 @@ for (const { mode, ...want } of cases)
 
 test("who does not finish a handshake in time is hung up on, and holds up nobody", async () => {
   const { certFile, keyFile } = authority.issue("slow");
-  const pages = new TlsPages({
+  const pages = new TlsPageServer({
     context: { cert: readFileSync(certFile), key: readFileSync(keyFile) },
     clientAuth: "NoClientCert",
-    answer: () => ({ status: 200, body: "x" }),
+    render: () => ({ status: 200, body: "x" }),
     handshakeMs: 200,
   });
   try {

@@ -2,7 +2,8 @@
 import { expect, test } from "bun:test";
 import { CalculationGraph, type GraphUpdate } from "../../../src/calc/index.ts";
 import { policySettings } from "../../../src/calc/testing/settings.ts";
-import type { Cidr } from "../../../src/lib/ip.ts";
+import type { Cidr } from "../../../src/lib/ip/ip.ts";
+import { ParsedSelector } from "../../../src/model/index.ts";
 
 const ENDPOINTS = 100_000;
 const workload = (n: number, round = 0): GraphUpdate => ({
@@ -24,6 +25,8 @@ const workload = (n: number, round = 0): GraphUpdate => ({
   },
 });
 
+const fromApp = (n: number) => ParsedSelector.parse(`app == "app-${n}"`);
+
 test("FC-110 a hundred thousand endpoints, two thousand policies, and then a thousand changes in a second", () => {
   let messages = 0;
   const graph = new CalculationGraph(policySettings("here"), { onMessage: () => messages++ });
@@ -32,16 +35,16 @@ test("FC-110 a hundred thousand endpoints, two thousand policies, and then a tho
       key: { type: "policy", kind: "GlobalNetworkPolicy", namespace: "", name: `policy-${i}` },
       value: {
         tier: "default",
-        selector: `app == "app-${i % 500}"`,
+        selector: fromApp(i % 500),
         types: ["ingress"],
-        inboundRules: [{ action: "allow", source: { selector: `app == "app-${(i * 7) % 500}"` }, destination: {} }],
+        inboundRules: [{ action: "allow", source: { selector: fromApp((i * 7) % 500) }, destination: {} }],
         outboundRules: [],
       },
     });
   for (let n = 0; n < ENDPOINTS; n++) graph.update(workload(n));
   graph.setInSync();
   graph.flush();
-  expect(graph.figures.endpoints).toBe(ENDPOINTS);
+  expect(graph.statistics.endpoints).toBe(ENDPOINTS);
   expect(messages).toBeGreaterThan(500);
   const before = process.cpuUsage();
   for (let change = 0; change < 1000; change++) {

@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { FelixProcess } from "../../support/felix-process.ts";
-import { TestNamespace } from "../kernel/namespace.ts";
+import { TestNamespace } from "../kernel/test-namespace.ts";
 
 for (const [setting, state] of [
   ["true", "off"],

@@ -7,7 +7,6 @@ import { freePort } from "../../support/free-port.ts";
 
 const HOST_METADATA = 14;
 const IN_SYNC = 1;
-const entry = join(import.meta.dir, "../../../src/typha/program.ts");
 
 test("FC-018 an agent that is given a Typha follows it, and goes on when it comes back", async () => {
   await using felix = await FelixProcess.prepare();
@@ -16,7 +15,7 @@ test("FC-018 an agent that is given a Typha follows it, and goes on when it come
     Bun.spawn([process.execPath, join(import.meta.dir, "../../support/run-program.ts")], {
       env: {
         PATH: process.env["PATH"] ?? "",
-        PROGRAM_ENTRY: entry,
+        PROGRAM: "calico-typha",
         TYPHA_DATASTORETYPE: "sqlite",
         CALICO_SQLITE_PATH: join(felix.folder, "calico.db"),
         TYPHA_SERVERPORT: String(port),

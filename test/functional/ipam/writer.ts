@@ -4,7 +4,7 @@
 import { openSync, writeSync } from "node:fs";
 import { type DatastoreConfig, openDatastore } from "../../../src/datastore/index.ts";
 import { Ipam } from "../../../src/ipam/index.ts";
-import { cidrAddress } from "../../../src/lib/ip.ts";
+import { cidrAddress } from "../../../src/lib/ip/ip.ts";
 import { randomNumbers } from "../../support/random-numbers.ts";
 
 const [config = "", name = "", hosts = "", log = "", seed = ""] = process.argv.slice(2);

@@ -8,12 +8,12 @@ import {
   openWireguard,
   setTransmitChecksumOffload,
 } from "../../../src/kernel/index.ts";
-import { parseAddress } from "../../../src/lib/ip.ts";
-import { isRoot, TestNamespace } from "./support.ts";
+import { parseAddress } from "../../../src/lib/ip/ip.ts";
+import { isRoot, RtnetlinkNamespace } from "./rtnetlink-namespace.ts";
 
 describe.skipIf(!isRoot)("conntrack", () => {
-  test("flows from and to an address are forgotten, others stay", async () => {
-    using ns = new TestNamespace();
+  test("flows from and to an address are deleted, others are not", async () => {
+    using ns = new RtnetlinkNamespace();
     using conntrack = openConntrack(ns.handle);
     const add = (source: string, destination: string, port: number) =>
       ns.exec(
@@ -29,7 +29,7 @@ describe.skipIf(!isRoot)("conntrack", () => {
         "80",
       );
     for (let i = 0; i < 5; i++) add("10.0.0.1", "10.0.0.9", 1000 + i);
-    add("10.0.0.8", "10.0.0.1", 2000); // the address answers
+    add("10.0.0.8", "10.0.0.1", 2000); // the address is the destination
     add("10.0.0.3", "10.0.0.9", 3000);
     add("fd00::1", "fd00::9", 4000);
     add("fd00::2", "fd00::9", 4000);
@@ -49,8 +49,8 @@ describe.skipIf(!isRoot)("conntrack", () => {
 });
 
 describe.skipIf(!isRoot)("devices", () => {
-  test("checksum offload goes off and on as ethtool sees it", () => {
-    using ns = new TestNamespace();
+  test("checksum offload is switched off and on, as shown by ethtool", () => {
+    using ns = new RtnetlinkNamespace();
     ns.addVeth("v0");
     const seen = () => /tx-checksum-ip-generic: (\w+)/.exec(ns.exec("ethtool", "-k", "v0"))?.[1];
     expect(seen()).toBe("on");
@@ -61,8 +61,8 @@ describe.skipIf(!isRoot)("devices", () => {
     expect(() => ns.handle.run(() => setTransmitChecksumOffload("absent", false))).toThrow(/ENODEV/);
   });
 
-  test("limits both ways are what tc shows, and read back", () => {
-    using ns = new TestNamespace();
+  test("limits in both directions are shown by tc, and read back", () => {
+    using ns = new RtnetlinkNamespace();
     const link = ns.addVeth("v0");
     ns.kernel.links.create({ name: "ifb9", up: true, type: { kind: "ifb" } });
     const target = ns.index("ifb9");
@@ -87,8 +87,8 @@ describe.skipIf(!isRoot)("devices", () => {
     expect([tc.tokenBucket(link), tc.ingressRedirect(link)]).toEqual([undefined, undefined]);
   });
 
-  test("a kernel without WireGuard is no error", () => {
-    using ns = new TestNamespace();
+  test("a kernel without WireGuard is not an error", () => {
+    using ns = new RtnetlinkNamespace();
     using wireguard = openWireguard(ns.handle);
     if (wireguard === undefined) return; // as on most build machines
     expect(wireguard.get("absent")).toBeUndefined();

@@ -1,7 +1,7 @@
-// Save and restore of both iptables variants and both families, in a namespace of its own.
+// Saves and restores tables with both iptables variants and both IP families.
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { Iptables, IptablesError, runTool } from "../../../src/kernel/index.ts";
-import { TestNamespace } from "./namespace.ts";
+import { TestNamespace } from "./test-namespace.ts";
 
 let namespace: TestNamespace;
 beforeAll(() => {
@@ -9,7 +9,7 @@ beforeAll(() => {
 });
 afterAll(() => namespace[Symbol.dispose]());
 
-/** Children inherit the namespace of the thread that starts them, so only the start needs to be inside. */
+/** A child process inherits the namespace of the thread that starts it, so only its start must be inside. */
 const inside = <T>(body: () => Promise<T>): Promise<T> => namespace.enter(body);
 
 for (const variant of ["legacy", "nft"] as const)
@@ -18,7 +18,7 @@ for (const variant of ["legacy", "nft"] as const)
       const lock = { timeoutSeconds: 10, probeMs: 50 };
       const tables = new Iptables({ family, variant, lock });
 
-      test("what was restored is saved, foreign rules stay", async () => {
+      test("restored rules are saved, and rules of other programs are kept", async () => {
         await inside(() => tables.restore("*filter\n-A FORWARD -j ACCEPT\nCOMMIT\n"));
         await inside(() =>
           tables.restore(
@@ -33,7 +33,7 @@ for (const variant of ["legacy", "nft"] as const)
         ]);
       });
 
-      test("a refused line is named and nothing of its table is done", async () => {
+      test("if a line is rejected, its table is not changed", async () => {
         const text = "*filter\n:cali-y - -\n-A cali-y -j cali-missing\nCOMMIT\n";
         const error = await inside(() => tables.restore(text)).catch((e: unknown) => e);
         expect(error).toBeInstanceOf(IptablesError);
@@ -43,7 +43,7 @@ for (const variant of ["legacy", "nft"] as const)
       });
     });
 
-test("a table the nft variant cannot show is a failure, not an empty table", async () => {
+test("a table that the nft variant cannot list is an error, not an empty table", async () => {
   namespace.run("nft", ["add", "table", "ip", "mangle"]);
   namespace.run("nft", ["add", "chain", "ip", "mangle", "FORWARD", "{ type filter hook forward priority -150; }"]);
   namespace.run("nft", ["add", "rule", "ip", "mangle", "FORWARD", "fib", "daddr", "type", "local", "drop"]);
@@ -53,7 +53,7 @@ test("a table the nft variant cannot show is a failure, not an empty table", asy
   expect((error as IptablesError).message).toContain("incompatible");
 });
 
-test("a tool that does not end is killed", async () => {
+test("a tool that does not exit in time is killed", async () => {
   const error = await runTool("/bin/sleep", ["60"], "", 20).catch((e: unknown) => e);
   expect(error).toBeInstanceOf(IptablesError);
   expect((error as IptablesError).exitCode).toBeUndefined();

@@ -1,4 +1,4 @@
-// Links, addresses and namespaces made by us, compared with what `ip -j` sees.
+// Links, addresses and namespaces, compared with the output of `ip -j`.
 import { existsSync } from "node:fs";
 import { describe, expect, test } from "bun:test";
 import {
@@ -7,17 +7,17 @@ import {
   hasErrno,
   listNamedNamespaces,
   NetworkNamespace,
-  openRouteKernel,
+  openRtnetlink,
   procSysctls,
   withNamespace,
 } from "../../../src/kernel/index.ts";
-import { parseAddress } from "../../../src/lib/ip.ts";
-import { isRoot, TestNamespace } from "./support.ts";
+import { parseAddress } from "../../../src/lib/ip/ip.ts";
+import { isRoot, RtnetlinkNamespace } from "./rtnetlink-namespace.ts";
 
 describe.skipIf(!isRoot)("links", () => {
-  test("a veth pair has its far end created straight in the other namespace", () => {
-    using host = new TestNamespace();
-    using pod = new TestNamespace();
+  test("the other end of a veth pair is created directly in its namespace", () => {
+    using host = new RtnetlinkNamespace();
+    using pod = new RtnetlinkNamespace();
     host.kernel.links.create({
       name: "cali123",
       up: true,
@@ -39,8 +39,8 @@ describe.skipIf(!isRoot)("links", () => {
     expect(host.kernel.links.get(link.index)).toEqual(link);
   });
 
-  test("every kind the kernel here knows is created as asked", () => {
-    using ns = new TestNamespace();
+  test("vxlan, bridge and ifb links are created with their attributes", () => {
+    using ns = new RtnetlinkNamespace();
     const parent = ns.addVeth("parent");
     ns.kernel.addresses.add({ link: parent, address: parseAddress("10.9.0.1"), length: 24 });
     ns.kernel.links.create({
@@ -70,9 +70,9 @@ describe.skipIf(!isRoot)("links", () => {
     expect(ns.ip("link", "show", "ifb9")[0]).toMatchObject({ txqlen: 77, linkinfo: { info_kind: "ifb" } });
   });
 
-  test("a link can be renamed, resized, put into a bridge, taken down, moved and deleted", () => {
-    using ns = new TestNamespace();
-    using other = new TestNamespace();
+  test("a link can be renamed, added to a bridge, set down, moved and deleted", () => {
+    using ns = new RtnetlinkNamespace();
+    using other = new RtnetlinkNamespace();
     const index = ns.addVeth("v0");
     ns.kernel.links.create({ name: "br0", up: true, type: { kind: "bridge" } });
     ns.kernel.links.set(index, { up: false, name: "renamed", mtu: 1400, alias: "for a test" });
@@ -94,15 +94,15 @@ describe.skipIf(!isRoot)("links", () => {
     expect(other.kernel.links.list().map((l) => l.name)).toEqual(["lo"]);
   });
 
-  test("the list is the one `ip link` gives", () => {
-    using ns = new TestNamespace();
+  test("the list equals that of `ip link`", () => {
+    using ns = new RtnetlinkNamespace();
     for (let i = 0; i < 20; i++) ns.addVeth(`v${i}`);
     const seen = ns.ip("link").map((l) => ({ index: l.ifindex, name: l.ifname, mtu: l.mtu }));
     expect(ns.kernel.links.list().map(({ index, name, mtu }) => ({ index, name, mtu }))).toEqual(seen as never);
   });
 
-  test("what the kernel refuses is named with errno and its own sentence", () => {
-    using ns = new TestNamespace();
+  test("an error contains the operation and the errno", () => {
+    using ns = new RtnetlinkNamespace();
     ns.addVeth("v0");
     const again = () => ns.addVeth("v0", "other");
     expect(again).toThrow(/create veth link v0: EEXIST/);
@@ -113,8 +113,8 @@ describe.skipIf(!isRoot)("links", () => {
 });
 
 describe.skipIf(!isRoot)("addresses", () => {
-  test("both families, scope, label and broadcast as `ip addr` prints them", () => {
-    using ns = new TestNamespace();
+  test("addresses of both families have the scope, label and broadcast that `ip addr` prints", () => {
+    using ns = new RtnetlinkNamespace();
     const link = ns.addVeth("v0");
     const { addresses } = ns.kernel;
     const one = { link, address: parseAddress("10.1.0.1"), length: 24 };
@@ -142,7 +142,7 @@ describe.skipIf(!isRoot)("addresses", () => {
 });
 
 describe.skipIf(!isRoot)("namespaces", () => {
-  test("a named one is the one `ip netns` knows, and deleting twice is fine", () => {
+  test("a named namespace is created and listed, and deleting it twice is not an error", () => {
     const name = "krt-named";
     deleteNamedNamespace(name);
     createNamedNamespace(name);
@@ -158,15 +158,15 @@ describe.skipIf(!isRoot)("namespaces", () => {
     deleteNamedNamespace(name);
     expect(existsSync(`/run/netns/${name}`)).toBeFalse();
     expect(() => NetworkNamespace.named(name)).toThrow(/ENOENT/);
-    expect(() => createNamedNamespace("../evil")).toThrow(/no name for a network namespace/);
+    expect(() => createNamedNamespace("../evil")).toThrow(/not a network namespace name/);
   });
 
-  test("inside a namespace sockets and settings are its own, and an error still brings us home", () => {
-    using ns = new TestNamespace();
-    using home = NetworkNamespace.current();
+  test("sockets and sysctls belong to the entered namespace, and an error returns to the previous one", () => {
+    using ns = new RtnetlinkNamespace();
+    using previous = NetworkNamespace.current();
     ns.addVeth("only-here");
     const inside = withNamespace(ns.handle, () => {
-      using kernel = openRouteKernel();
+      using kernel = openRtnetlink();
       procSysctls.write(["net", "ipv4", "conf", "only-here", "proxy_arp"], 1);
       return kernel.links.list().map((l) => l.name);
     });
@@ -176,13 +176,13 @@ describe.skipIf(!isRoot)("namespaces", () => {
       withNamespace(ns.handle, () => {
         procSysctls.read(["net", "ipv4", "conf", "absent", "proxy_arp"]);
       });
-    expect(fail).toThrow(/read kernel setting net\/ipv4\/conf\/absent\/proxy_arp: ENOENT/);
+    expect(fail).toThrow(/read sysctl net\/ipv4\/conf\/absent\/proxy_arp: ENOENT/);
     using after = NetworkNamespace.current();
-    expect(after.inode).toBe(home.inode);
+    expect(after.inode).toBe(previous.inode);
     expect(() => procSysctls.read(["net", "..", "x"])).toThrow(RangeError);
   });
 
-  test("entering what is no namespace fails and moves nobody", () => {
+  test("entering a file that is not a namespace fails, and the thread stays where it is", () => {
     using here = NetworkNamespace.current();
     using file = NetworkNamespace.open("/etc/hostname");
     let caught: unknown;

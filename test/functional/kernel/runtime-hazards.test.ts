@@ -1,20 +1,21 @@
-// Hazards of speaking to libc from a JIT-compiled, garbage-collected runtime, provoked on purpose and bounded in time:
-// buffers that move once hot, errno read too late, a flood of events, messages by the million.
+// Provokes the hazards of calling libc from a JIT-compiled, garbage-collected runtime, for a limited time: buffers that move
+// when code becomes hot, an errno that is read too late, a flood of events, millions of messages.
 import { describe, expect, test } from "bun:test";
 import { NETLINK_ROUTE, NetlinkReader, NetlinkSocket, NetlinkWriter } from "../../../src/kernel/index.ts";
-import { parseCidr } from "../../../src/lib/ip.ts";
-import { isRoot, TestNamespace } from "./support.ts";
+import { parseCidr } from "../../../src/lib/ip/ip.ts";
+import { drainEvents } from "./drain-events.ts";
+import { isRoot, RtnetlinkNamespace } from "./rtnetlink-namespace.ts";
 
 const BUDGET_MS = 3000;
 
-/** Keeps the collector busy: many small typed arrays that die young. */
+/** Creates work for the garbage collector: many short-lived typed arrays. */
 function makeGarbage(round: number): number {
   let sum = 0;
   for (let i = 0; i < 8; i++) sum += new Uint8Array(64 + ((round + i) & 63)).length;
   return sum;
 }
 
-test("two million messages encode and decode alike before and after the code gets hot", () => {
+test("two million messages are encoded and decoded correctly, before and after the code is optimized", () => {
   const w = new NetlinkWriter();
   const end = performance.now() + BUDGET_MS;
   let messages = 0;
@@ -48,8 +49,8 @@ test("two million messages encode and decode alike before and after the code get
 });
 
 describe.skipIf(!isRoot)("against the kernel", () => {
-  test("answers stay right while the code tiers up and the collector runs", () => {
-    using ns = new TestNamespace();
+  test("replies are correct while the code is optimized and the garbage collector runs", () => {
+    using ns = new RtnetlinkNamespace();
     const first = ns.addVeth("v0");
     const second = ns.addVeth("v1");
     const end = performance.now() + BUDGET_MS;
@@ -64,8 +65,8 @@ describe.skipIf(!isRoot)("against the kernel", () => {
     expect(requests).toBeGreaterThan(2000);
   });
 
-  test("an errno is never another call's, however hot the loop", () => {
-    using ns = new TestNamespace();
+  test("an errno is never that of another call, even in a hot loop", () => {
+    using ns = new RtnetlinkNamespace();
     const link = ns.addVeth("v0");
     const route = { destination: parseCidr("10.1.0.0/24"), link };
     const end = performance.now() + BUDGET_MS / 2;
@@ -84,8 +85,8 @@ describe.skipIf(!isRoot)("against the kernel", () => {
     expect(rounds).toBeGreaterThan(1000);
   });
 
-  test("a socket that overran says so, reads on and works again", () => {
-    using ns = new TestNamespace();
+  test("a socket reports an overrun and continues to receive", () => {
+    using ns = new RtnetlinkNamespace();
     const link = ns.addVeth("v0");
     using socket = ns.handle.run(() => NetlinkSocket.open(NETLINK_ROUTE, { groups: [7], receiveBufferBytes: 2048 }));
     const change = (n: number) => ({
@@ -94,20 +95,20 @@ describe.skipIf(!isRoot)("against the kernel", () => {
     });
     ns.kernel.routes.apply(Array.from({ length: 3000 }, (_, n) => change(n)));
     let events = 0;
-    expect(socket.drain(() => events++)).toBe("overrun");
+    expect(drainEvents(socket, () => events++)).toBe("overrun");
     expect(events).toBeLessThan(3000);
     ns.kernel.routes.apply([change(5000)]);
     events = 0;
-    expect(socket.drain(() => events++)).toBe("drained");
+    expect(drainEvents(socket, () => events++)).toBe("drained");
     expect(events).toBe(1);
   });
 
-  test("a dump that changes under our hands is noticed: the list never lacks a route that was there all along", async () => {
-    using ns = new TestNamespace();
+  test("a dump during concurrent changes contains all routes that were there all the time", async () => {
+    using ns = new RtnetlinkNamespace();
     const link = ns.addVeth("v0");
     const stable = Array.from({ length: 3000 }, (_, n) => parseCidr(`10.8.${n >> 8}.${n & 255}/32`));
     ns.kernel.routes.apply(stable.map((destination) => ({ action: "add" as const, route: { destination, link } })));
-    // Another process adds and deletes all the time.
+    // Another process continuously adds and deletes a route.
     const churn = Bun.spawn(
       [
         "ip",

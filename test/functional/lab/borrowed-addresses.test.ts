@@ -18,8 +18,8 @@ import {
   type IpVersion,
   maskCidr,
   parseAddress,
-} from "../../../src/lib/ip.ts";
-import { eventually, lookUntil } from "../../../src/lib/testing/eventually.ts";
+} from "../../../src/lib/ip/ip.ts";
+import { eventually, pollUntil } from "../../../src/lib/testing/eventually.ts";
 import { API_VERSION, type Resource } from "../../../src/model/index.ts";
 
 interface Shape {
@@ -105,7 +105,7 @@ for (const { title, options: shape, vxlanMode, configuration } of SHAPES)
           expect(meant.length).toBe(9 * 9);
           return meant.filter(({ result }) => result !== "reached").map(({ from, to }) => `${from} to ${to}`);
         };
-        await lookUntil(unreached, (list) => list.length === 0);
+        await pollUntil(unreached, (list) => list.length === 0);
       }, 60_000);
 
     for (const version of VERSIONS)
@@ -121,7 +121,7 @@ for (const { title, options: shape, vxlanMode, configuration } of SHAPES)
               return routes.length === 1 ? [] : [{ host: name, address, routes }];
             }),
           );
-        await lookUntil(wrong, (list) => list.length === 0);
+        await pollUntil(wrong, (list) => list.length === 0);
       }, 60_000);
 
     for (const version of VERSIONS)

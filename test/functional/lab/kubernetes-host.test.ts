@@ -9,7 +9,7 @@ import { LabFolder } from "../../../src/lab/folder.ts";
 import { machineHierarchies } from "../../../src/lab/kubernetes/cgroups.ts";
 import { KubernetesHost } from "../../../src/lab/kubernetes/host.ts";
 import { obtainPause, ProgramsMissing } from "../../../src/lab/kubernetes/programs.ts";
-import { parseLabOptions } from "../../../src/lab/options.ts";
+import { resolveLabOptions } from "../../../src/lab/options.ts";
 import { planLab } from "../../../src/lab/plan.ts";
 import { openTerminal } from "../../../src/lab/terminal.ts";
 
@@ -39,7 +39,7 @@ const groups = (): string[] =>
 
 beforeAll(async () => {
   if (missing !== undefined) return;
-  const plan = planLab(parseLabOptions({ name: LAB, kubernetes: true, nodes: "1" }));
+  const plan = planLab(resolveLabOptions({ name: LAB, kubernetes: true, nodes: 1 }));
   folder.create();
   buildFabric(folder, plan);
   for (const node of plan.nodes) connectHost(folder, node);

@@ -13,7 +13,7 @@ import { untilReady } from "../../../src/lab/readiness.ts";
 import { up } from "../../../src/lab/up.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { API_VERSION } from "../../../src/model/index.ts";
-import type { ChildState, SupervisorState } from "../../../src/node/supervisor.ts";
+import type { ChildState, SupervisorState } from "../../../src/node/supervisor/supervisor.ts";
 import { Pings } from "./pings.ts";
 
 if (process.getuid?.() !== 0) throw new Error("run as root: this builds network namespaces");

@@ -7,11 +7,11 @@ import {
   openSqliteInMemory,
   type SyncerName,
 } from "../../../src/datastore/index.ts";
-import { silentLogger } from "../../../src/lib/log.ts";
-import { lookUntil } from "../../../src/lib/testing/eventually.ts";
+import { silentLogger } from "../../../src/lib/log/log.ts";
+import { pollUntil } from "../../../src/lib/testing/eventually.ts";
 import { API_VERSION, type KindName, type Resource } from "../../../src/model/index.ts";
-import { reportStatus } from "../../../src/node/status-reporter.ts";
-import { watchTunnels } from "../../../src/node/tunnel-command.ts";
+import { reportStatus } from "../../../src/node/bgp/status-reporter.ts";
+import { watchTunnels } from "../../../src/node/tunnels/tunnel-command.ts";
 import { TestServer } from "../typha/harness.ts";
 
 /** A cluster's datastore and a Typha in front of it. */
@@ -43,7 +43,7 @@ class Bench implements AsyncDisposable {
 
   async until(kind: KindName, name: string, holds: (found: Resource) => boolean): Promise<void> {
     const key = { type: "resource", kind, name } as const;
-    await lookUntil(async () => (await this.store.get(key)).value as Resource, holds);
+    await pollUntil(async () => (await this.store.get(key)).value as Resource, holds);
   }
 
   /** The store, for reading and writing only: whoever follows it does so through Typha. */

@@ -4,7 +4,7 @@ import { expect, test } from "bun:test";
 import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { dirname } from "node:path";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
-import type { SupervisorState } from "../../../src/node/supervisor.ts";
+import type { SupervisorState } from "../../../src/node/supervisor/supervisor.ts";
 import { CALICOCTL, canRun, NODE, TestHost } from "./host.ts";
 
 const FOREIGN = [
@@ -139,6 +139,9 @@ async function startAndKill(host: TestHost) {
   const { code, out } = host.run(["sh", "-c", `echo '${NETWORK}' | ${dirname(NODE)}/calico-ipam`], ADD);
   expect({ code, out: code === 0 ? "" : out }).toEqual({ code: 0, out: "" }); // the node has a block from here on
   await eventually(() => host.run(ROUTES_OF_BIRD).out.includes("blackhole"), 30_000, "a route of BIRD");
+  // Felix keeps running, and creates these folders after its first apply.
+  const folders = ["endpoint-status", "programmed"].map((name) => `/var/run/calico/${name}`);
+  await eventually(() => host.run(["ls", ...folders]).code === 0, 30_000, "the folders of Felix");
   const state = read();
   if (state === null) throw new Error("supervisor.json is gone");
   const ended = new Promise((resolve) => node.child.once("exit", resolve));

@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
-import type { SupervisorState } from "../../../src/node/supervisor.ts";
+import type { SupervisorState } from "../../../src/node/supervisor/supervisor.ts";
 import { CALICOCTL, canRun, NODE, TestHost } from "./host.ts";
 
 const ETH0 = [
@@ -185,11 +185,14 @@ test.skipIf(!canRun)(
   90_000,
 );
 
-test.skipIf(!canRun)("NB-001 flags that do not go together, and none that is known, end with the usage", async () => {
+test.skipIf(!canRun)("NB-001 flags that do not go together, and none that is known, end with exit code 2", async () => {
   await using host = await TestHost.create([]);
   const both = host.run([NODE, "-felix", "-startup"], ENV);
-  expect(both).toMatchObject({ code: 1, err: expect.stringContaining("More than one incompatible argument provided") });
-  expect(host.run([NODE, "-nonsense"], ENV)).toMatchObject({ code: 1, err: expect.stringContaining("Usage") });
+  expect(both).toMatchObject({ code: 2, err: expect.stringContaining("More than one incompatible argument provided") });
+  expect(host.run([NODE, "-nonsense"], ENV)).toMatchObject({
+    code: 2,
+    err: expect.stringContaining("unknown flag -nonsense"),
+  });
   expect(host.run([NODE, "-v"], ENV).code).toBe(0);
   expect(host.run([NODE, "-bird-live", "-felix"], ENV)).toMatchObject({ code: 1 });
 });

@@ -8,7 +8,7 @@
 //   3. all other sets of the table are deleted.
 //
 // When a transaction fails, Calico deletes and recreates the table, and packets are lost. Here it throws.
-import type { TestNamespace } from "../kernel/namespace.ts";
+import type { TestNamespace } from "../kernel/test-namespace.ts";
 
 interface CalicoTable {
   /** `ip calico` */

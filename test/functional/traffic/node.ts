@@ -9,14 +9,13 @@ import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { procSysctls } from "../../../src/kernel/index.ts";
-import type { IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import type { Backend } from "../dataplane/host.ts";
-import { TestNamespace } from "../kernel/namespace.ts";
+import { TestNamespace } from "../kernel/test-namespace.ts";
 import type { Place } from "./traffic.ts";
 
 const PROGRAM = join(import.meta.dir, "../../support/run-program.ts");
-const ENTRY = join(import.meta.dir, "../../../src/felix/index.ts");
 const MAC = "ee:ee:ee:ee:ee:ee";
 const GATEWAY = "169.254.1.1";
 const GATEWAY6 = "fe80::1"; // nobody's: packets go by the address above
@@ -108,18 +107,19 @@ export class TrafficNode implements AsyncDisposable {
     }
   }
 
-  startAgent(backend: Backend, env: Readonly<Record<string, string>> = {}): void {
+  /** @param program executable of the agent; undefined: the sources of this checkout */
+  startAgent(backend: Backend, env: Readonly<Record<string, string>> = {}, program?: string): void {
     // The agent's folder is the node's own: `ip netns exec` gives it mounts of its own.
     const lib = join(this.#folder, "lib");
     for (const folder of [lib, "/var/lib/calico"]) mkdirSync(folder, { recursive: true });
     const script = 'mount --bind "$0" /var/lib/calico && exec "$@"';
-    const command = ["sh", "-c", script, lib, process.execPath, PROGRAM];
+    const command = ["sh", "-c", script, lib, ...(program === undefined ? [process.execPath, PROGRAM] : [program])];
     const child = spawn("ip", ["netns", "exec", this.space.name, ...command], {
       cwd: this.#folder,
       stdio: ["ignore", "pipe", "pipe"],
       env: {
         PATH: process.env["PATH"],
-        PROGRAM_ENTRY: ENTRY,
+        PROGRAM: "calico-felix",
         DATASTORE_TYPE: "etcdv3",
         ETCD_ENDPOINTS: "http://127.0.0.1:2379",
         FELIX_FELIXHOSTNAME: "node-a",

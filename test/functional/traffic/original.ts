@@ -4,7 +4,7 @@ import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Backend } from "../dataplane/host.ts";
 import { FELIX, stateFile } from "../dataplane/recordings.ts";
-import type { TestNamespace } from "../kernel/namespace.ts";
+import type { TestNamespace } from "../kernel/test-namespace.ts";
 import { startCalicoNftables } from "./calico-start.ts";
 
 /** Chains and sets that are like those of an empty node are one line there: the text is found in that one. */

@@ -1,7 +1,7 @@
 // A node that the original programmed is taken over by ours and given back, with traffic running: connections that
 // passed lose nothing, what was denied stays denied, all the way.
 import { expect, test } from "bun:test";
-import type { IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { haveRecordings } from "../dataplane/recordings.ts";
 import type { Backend } from "../dataplane/host.ts";
 import { TrafficNode } from "./node.ts";

@@ -3,9 +3,9 @@
 // A flow is one UDP connection that the other end answers, one that nobody answers (so each packet is judged anew), or
 // one long TCP connection that is echoed. The first moments tell which flows pass. From then on those must lose
 // nothing, and the others must deliver nothing.
-import * as sys from "../../../src/kernel/sys.ts";
-import { addressBytes, type IpAddress, ipVersion } from "../../../src/lib/ip.ts";
-import type { TestNamespace } from "../kernel/namespace.ts";
+import * as sys from "../../../src/kernel/sys/sys.ts";
+import { addressBytes, type IpAddress, ipVersion } from "../../../src/lib/ip/ip.ts";
+import type { TestNamespace } from "../kernel/test-namespace.ts";
 
 export interface Place {
   readonly name: string;

@@ -1,6 +1,6 @@
 // A node with a web server that takes one port from one client and another from the network outside, and nothing else.
 import { expect } from "bun:test";
-import type { IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { TrafficNode } from "./node.ts";
 import { byIpv6, type Place, Traffic } from "./traffic.ts";
 

@@ -11,7 +11,7 @@ import {
   openSqlite,
   type SyncerName,
 } from "../../../src/datastore/index.ts";
-import { silentLogger } from "../../../src/lib/log.ts";
+import { silentLogger } from "../../../src/lib/log/log.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { API_VERSION, type KindName } from "../../../src/model/index.ts";
 import { createTyphaSyncer } from "../../../src/typha/connect.ts";
@@ -37,10 +37,9 @@ class Typha implements AsyncDisposable {
   readonly port: number;
   constructor(env: Record<string, string>, port: number) {
     this.port = port;
-    const main = join(import.meta.dir, "../../../src/typha/program.ts");
-    const script = `const { main } = await import(${JSON.stringify(main)}); process.exit(await main([]));`;
-    this.process = Bun.spawn([process.execPath, "-e", script], {
+    this.process = Bun.spawn([process.execPath, join(import.meta.dir, "../../support/run-program.ts")], {
       env: {
+        PROGRAM: "calico-typha",
         PATH: process.env["PATH"]!,
         TYPHA_SERVERPORT: String(port),
         TYPHA_SERVERHOST: "127.0.0.1",
@@ -68,7 +67,7 @@ async function follow(port: number, syncer: SyncerName): Promise<TestConsumer> {
 const make = (kind: KindName, name: string, spec: object, namespace?: string) => ({
   apiVersion: API_VERSION,
   kind,
-  metadata: { name, ...(namespace === undefined ? {} : { namespace }) },
+  metadata: { name, namespace },
   spec,
 });
 

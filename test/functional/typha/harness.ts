@@ -1,6 +1,6 @@
 // A server with a cache that the test feeds, and clients that keep what they were told.
 import type { Syncer, SyncerName, SyncerSink, SyncerUpdate, SyncStatus } from "../../../src/datastore/index.ts";
-import { silentLogger } from "../../../src/lib/log.ts";
+import { silentLogger } from "../../../src/lib/log/log.ts";
 import { MetricsRegistry } from "../../../src/lib/metrics.ts";
 import { keyPath, type NetworkSet } from "../../../src/model/index.ts";
 import { TyphaSyncer, type TyphaClientOptions } from "../../../src/typha/client.ts";
@@ -62,6 +62,7 @@ export class TestConsumer implements SyncerSink, AsyncDisposable {
   readonly state = new Map<string, unknown>();
   readonly statuses: SyncStatus[] = [];
   readonly log: string[] = [];
+  readonly unreadable: string[] = [];
   readonly #aborter = new AbortController();
   #running: Promise<void> = Promise.resolve();
 
@@ -101,6 +102,10 @@ export class TestConsumer implements SyncerSink, AsyncDisposable {
       if (value === undefined) this.state.delete(path);
       else this.state.set(path, value);
     }
+  }
+
+  onUnreadable(path: string): void {
+    this.unreadable.push(path);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {

@@ -2,7 +2,7 @@
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { connect, createServer, type Server, type Socket } from "node:net";
-import { createLogger } from "../../../src/lib/log.ts";
+import { createLogger } from "../../../src/lib/log/log.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { FRAME, frameBytes, jsonFrame, PREFACE } from "../../../src/typha/protocol.ts";
 import { encodeRecords } from "../../../src/typha/records.ts";

@@ -1,11 +1,11 @@
 // The server and its clients over real sockets: what is streamed, who is refused, who is let go.
 import { expect, test } from "bun:test";
-import type { Datastore } from "../../../src/datastore/index.ts";
+import type { Datastore, SyncerUpdate } from "../../../src/datastore/index.ts";
 import { NotServed } from "../../../src/datastore/errors.ts";
 import { openSqliteInMemory } from "../../../src/datastore/sqlite/open.ts";
 import { WatcherSyncer } from "../../../src/datastore/watcher-syncer.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
-import { API_VERSION, passThrough } from "../../../src/model/index.ts";
+import { API_VERSION, keyPath, ParsedSelector, passThrough } from "../../../src/model/index.ts";
 import { FRAME, frameBytes, jsonFrame, PREFACE } from "../../../src/typha/protocol.ts";
 import { soundTimings } from "../../../src/typha/server.ts";
 import { set, stateOf, TestConsumer, TestServer } from "./harness.ts";
@@ -43,6 +43,27 @@ test("a client is in sync only after every kind that the server lists is", async
   abort.abort();
   await running;
   await store.close();
+});
+
+test("TC-T02 a policy whose selector the client cannot parse counts as absent and is reported by its key", async () => {
+  await using server = await TestServer.start();
+  const key = { type: "policy", kind: "GlobalNetworkPolicy", namespace: "", name: "p" } as const;
+  const policy = (selector: unknown, change: SyncerUpdate["change"]) =>
+    ({
+      key,
+      value: { tier: "default", types: [], inboundRules: [], outboundRules: [], selector },
+      change,
+    }) as SyncerUpdate;
+  server.felix.onUpdates([policy("has(a)", "new"), set("other", "a")]);
+  server.felix.onStatus("in-sync");
+  await using consumer = TestConsumer.connect(server.address);
+  await eventually(() => consumer.status === "in-sync");
+  expect(consumer.state.get(keyPath(key))).toMatchObject({ selector: ParsedSelector.parse("has(a)") });
+  server.felix.onUpdates([policy("has(", "updated")]);
+  await eventually(() => consumer.unreadable.length > 0);
+  await eventually(() => !consumer.state.has(keyPath(key)));
+  expect(consumer.unreadable).toEqual([keyPath(key)]);
+  expect(consumer.state.size).toBe(1);
 });
 
 test("TC-T06 a client gets the snapshot, then every change, and the status when it is true", async () => {

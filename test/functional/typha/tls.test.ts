@@ -4,7 +4,7 @@ import { copyFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { createLogger, type LogRecord } from "../../../src/lib/log.ts";
+import { createLogger, type LogRecord } from "../../../src/lib/log/log.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { FRAME } from "../../../src/typha/protocol.ts";
 import { checkTlsSettings, cipherList, loadContext, peerFault, type TlsSettings } from "../../../src/typha/tls.ts";
@@ -125,6 +125,29 @@ test("TC-T18 half-open handshakes end in their time and hold up nobody", async (
   await Bun.sleep(400);
   expect(client.status).toBe("in-sync"); // the deadline is for the handshake only
   for (const socket of dawdlers) socket.destroy();
+});
+
+test("connections without a completed handshake are limited, and other addresses still get in", async () => {
+  await using server = await TestServer.start({
+    tls: settings(serverCert, { commonName: CN }),
+    handshakeLimits: { perAddress: 20, total: 30 },
+  });
+  server.felix.onStatus("in-sync");
+  let closed = 0;
+  const flood = (localAddress: string) =>
+    Array.from({ length: 50 }, () => {
+      const socket = connect({ port: server.server.port, host: "127.0.0.1", localAddress });
+      socket.on("error", () => {});
+      socket.on("close", () => closed++);
+      return socket;
+    });
+  const sockets = ["127.0.0.2", "127.0.0.3"].flatMap(flood);
+  await eventually(() => closed === 70);
+  const tls = settings(authority.issue(CN, []), { commonName: "typha-server" });
+  await using client = TestConsumer.connect(server.address, { tls });
+  await eventually(() => client.status === "in-sync");
+  expect(closed).toBe(71); // the client took the place of one connection of the busiest address
+  for (const socket of sockets) socket.destroy();
 });
 
 test("TC-T18 a renewed server certificate is shown to the next client, without a restart", async () => {

@@ -1,14 +1,14 @@
 // What a container runtime, another CNI plugin, or the CNI service's client and server send.
-import { parsePodWishes, withWishes } from "../../../src/cni/annotations.ts";
+import { parsePodWishes, withWishes } from "../../../src/cni/request/annotations.ts";
 import { CniError } from "../../../src/cni/error.ts";
-import { parseNetConf } from "../../../src/cni/net-conf.ts";
-import { parseRequest } from "../../../src/cni/request.ts";
-import { parseResult, renderResult } from "../../../src/cni/result.ts";
-import { parseServiceRequest } from "../../../src/cni/service.ts";
-import { parseReply } from "../../../src/cni/service-client.ts";
+import { parseNetConf } from "../../../src/cni/request/net-conf.ts";
+import { parseRequest } from "../../../src/cni/request/request.ts";
+import { parseResult, renderResult } from "../../../src/cni/request/result.ts";
+import { parseServiceRequest } from "../../../src/cni/service/service.ts";
+import { parseReply } from "../../../src/cni/service/client.ts";
 import { parseInterfaceAlias } from "../../../src/model/interface-owner.ts";
-import { JsonReader, WrongShape } from "../../../src/lib/json-reader.ts";
-import { tryParseAddress } from "../../../src/lib/ip.ts";
+import { JsonReader, WrongShape } from "../../../src/lib/encoding/json-reader.ts";
+import { tryParseAddress } from "../../../src/lib/ip/ip.ts";
 import { bytes } from "../structure/bytes.ts";
 import { json } from "../structure/json.ts";
 import { type FuzzTarget, require, requireEqual, textOf } from "../target.ts";

@@ -4,7 +4,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { ConvertFault } from "../../../src/calicoctl/convert/fault.ts";
 import { convertV1 } from "../../../src/calicoctl/convert/v1-resources.ts";
-import { Failure } from "../../../src/calicoctl/failure.ts";
+import { Failure } from "../../../src/calicoctl/command-line/failure.ts";
 import { parseResources } from "../../../src/calicoctl/input/resources.ts";
 import { toValue } from "../../../src/calicoctl/input/values.ts";
 import { parseYaml } from "../../../src/calicoctl/input/yaml.ts";
@@ -21,7 +21,7 @@ import {
   environmentLayer,
   parseConfigFile,
 } from "../../../src/felix/config/index.ts";
-import { parseFailsafePorts } from "../../../src/policy/failsafe.ts";
+import { felixSettingNames, felixSettingValue } from "../../../src/model/index.ts";
 import { DiscoveryError, parseAddresses } from "../../../src/typha/discovery.ts";
 import { json } from "../structure/json.ts";
 import { text } from "../structure/text.ts";
@@ -109,7 +109,7 @@ function readSettings(input: Uint8Array): boolean {
   engine.update({ "environment variable": {}, "config file": parseConfigFile(content) });
   for (const value of Object.values(env)) {
     attempt(DiscoveryError, () => parseAddresses(value));
-    parseFailsafePorts(value);
+    for (const name of felixSettingNames()) felixSettingValue(name, value);
   }
   return engine.resolved.sources.size > 0;
 }

@@ -1,6 +1,6 @@
 // What etcd, the API server and the configuration of the datastore send to us.
 import { AUTHENTICATE, decodeWatchResponse, LEASE_GRANT, RANGE, TXN } from "../../../src/datastore/etcd/messages.ts";
-import { ProtoError } from "../../../src/lib/protobuf.ts";
+import { ProtoError } from "../../../src/lib/encoding/protobuf.ts";
 import { protobuf } from "../structure/protobuf.ts";
 import { type FuzzTarget, require } from "../target.ts";
 

@@ -6,9 +6,9 @@ import { DatastoreError } from "../../../src/datastore/errors.ts";
 import { KubeApi } from "../../../src/datastore/kubernetes/api-client.ts";
 import { KubeStatusError } from "../../../src/datastore/kubernetes/status-error.ts";
 import { watchObjects } from "../../../src/datastore/kubernetes/watch-objects.ts";
-import { AttemptFailed } from "../../../src/lib/attempt-failed.ts";
-import { GrpcCall } from "../../../src/lib/grpc-call.ts";
-import { type PageServer, servePages } from "../../../src/lib/pages.ts";
+import { AttemptFailed } from "../../../src/lib/http/attempt-failed.ts";
+import { GrpcCall } from "../../../src/lib/http/grpc-call.ts";
+import { type PageServer, servePages } from "../../../src/lib/http/pages.ts";
 import { bytes } from "../structure/bytes.ts";
 import { json } from "../structure/json.ts";
 import { text } from "../structure/text.ts";
@@ -118,7 +118,7 @@ function readGrpc(input: Uint8Array): boolean {
   const target = {
     path: "/x",
     server: "etcd",
-    refused: (_code: number, message: string) => new AttemptFailed(message, true),
+    toError: (_code: number, message: string) => new AttemptFailed(message, true),
   };
   const handlers = {
     onMessage: (message: Buffer) => void messages.push(message),

@@ -2,32 +2,32 @@
 //
 // A parser may reject a message with a NetlinkError. What it accepts must be what its types promise: addresses and
 // prefixes in canonical text, numbers within the bounds of the format.
-import { isGratuitous } from "../../../src/kernel/announcements.ts";
-import { parseInterfaceAddress } from "../../../src/kernel/addresses.ts";
-import { parseFlow } from "../../../src/kernel/conntrack.ts";
-import { parseHeader, parseMembers } from "../../../src/kernel/ipset.ts";
-import { parseLink } from "../../../src/kernel/links.ts";
-import { parseMountinfo } from "../../../src/kernel/mountinfo.ts";
-import { parseArpRequest } from "../../../src/kernel/neighbour-responder.ts";
-import { parseForwarding, parseNeighbour } from "../../../src/kernel/neighbours.ts";
-import { NetlinkError } from "../../../src/kernel/netlink-error.ts";
-import { forEachMessage, type NetlinkMessage } from "../../../src/kernel/netlink-reader.ts";
-import { extendedAck } from "../../../src/kernel/netlink-socket.ts";
-import { NetlinkWriter } from "../../../src/kernel/netlink-writer.ts";
+import { isGratuitous } from "../../../src/kernel/route/gratuitous-arp.ts";
+import { parseInterfaceAddress } from "../../../src/kernel/route/addresses.ts";
+import { parseFlow } from "../../../src/kernel/netfilter/conntrack.ts";
+import { parseHeader, parseMembers } from "../../../src/kernel/netfilter/ipset.ts";
+import { parseLink } from "../../../src/kernel/route/links.ts";
+import { parseMountinfo } from "../../../src/kernel/sys/mountinfo.ts";
+import { parseArpRequest } from "../../../src/kernel/route/neighbour-responder.ts";
+import { parseFdbEntry, parseNeighbour } from "../../../src/kernel/route/neighbours.ts";
+import { NetlinkError } from "../../../src/kernel/sys/kernel-error.ts";
+import { forEachMessage, type NetlinkMessage } from "../../../src/kernel/netlink/netlink-reader.ts";
+import { parseExtendedAck } from "../../../src/kernel/netlink/netlink-socket.ts";
+import { NetlinkWriter } from "../../../src/kernel/netlink/netlink-writer.ts";
 import {
-  type DumpedElement,
   parseChain,
   parseElements,
   parseFlowtable,
   parseRule as parseNftRule,
   parseSet,
   parseTable,
-} from "../../../src/kernel/nft-dump.ts";
-import { parseRoute, RTM_NEWROUTE, type Route, writeRoute } from "../../../src/kernel/route-wire.ts";
-import { parseRule } from "../../../src/kernel/rules.ts";
-import { parseRedirect, parseTokenBucket } from "../../../src/kernel/traffic-control.ts";
-import { WireguardCollector } from "../../../src/kernel/wireguard-wire.ts";
-import { tryParseAddress, tryParseCidr } from "../../../src/lib/ip.ts";
+} from "../../../src/kernel/netfilter/nft-dump.ts";
+import type { SetElement } from "../../../src/kernel/netfilter/nft-set.ts";
+import { parseRoute, RTM_NEWROUTE, type Route, writeRoute } from "../../../src/kernel/route/route-message.ts";
+import { parseRule } from "../../../src/kernel/route/rules.ts";
+import { parseRedirect, parseTokenBucket } from "../../../src/kernel/route/traffic-control.ts";
+import { WireguardDumpParser } from "../../../src/kernel/wireguard/wireguard-message.ts";
+import { tryParseAddress, tryParseCidr } from "../../../src/lib/ip/ip.ts";
 import { bytes } from "../structure/bytes.ts";
 import { netlink } from "../structure/netlink.ts";
 import { text } from "../structure/text.ts";
@@ -89,7 +89,7 @@ function parseFlowChecked(message: NetlinkMessage): unknown {
 }
 
 function parseNftables(message: NetlinkMessage): unknown {
-  const elements: DumpedElement[] = [];
+  const elements: SetElement[] = [];
   switch (message.type & 0xff) {
     case 0:
       return parseTable(message);
@@ -149,7 +149,7 @@ export const targets: Readonly<Record<string, FuzzTarget>> = {
     return found;
   }),
   "netlink-neighbour": target("neighbours and forwarding entries", 12, (message) => {
-    const entry = parseNeighbour(message) ?? parseForwarding(message);
+    const entry = parseNeighbour(message) ?? parseFdbEntry(message);
     if (entry?.mac !== undefined) require(/^([0-9a-f]{2}:){5}[0-9a-f]{2}$/.test(entry.mac), `MAC address ${entry.mac}`);
     return entry;
   }),
@@ -164,7 +164,7 @@ export const targets: Readonly<Record<string, FuzzTarget>> = {
   "netlink-wireguard": {
     ...target("WireGuard devices and peers", 4, () => undefined),
     run: (input) => {
-      const collector = new WireguardCollector();
+      const collector = new WireguardDumpParser();
       eachMessage(input, (message) => collector.add(message));
       const device = collector.device();
       for (const peer of device.peers) {
@@ -174,10 +174,11 @@ export const targets: Readonly<Record<string, FuzzTarget>> = {
       return device.name !== "";
     },
   },
-  "netlink-acknowledgement": target("errors with the kernel's explanation", 4, (message) => {
-    const ack = extendedAck(message);
-    return ack.message ?? ack.offset;
-  }),
+  "netlink-acknowledgement": target(
+    "errors with the kernel's explanation",
+    4,
+    (message) => parseExtendedAck(message).message,
+  ),
   "arp-packet": {
     about: "ARP packets that a pod sends to its host",
     structure: bytes,

@@ -14,9 +14,11 @@ import {
   tryParseAddress,
   tryParseCidr,
   tryParseNetwork,
-} from "../../../src/lib/ip.ts";
-import { parseLosslessJson, stringifyLosslessJson } from "../../../src/lib/lossless-json.ts";
+} from "../../../src/lib/ip/ip.ts";
+import { parseLosslessJson, stringifyLosslessJson } from "../../../src/lib/encoding/lossless-json.ts";
 import {
+  bgpConfigurationProcessor,
+  bgpPeerProcessor,
   clusterInformationProcessor,
   compileSelector,
   decodeValue,
@@ -31,9 +33,12 @@ import {
   lookupIn,
   networkSetProcessor,
   parseKeyPath,
+  ParsedSelector,
   parseSelector,
   parseStoredPath,
-  passThroughOf,
+  liveMigrationProcessor,
+  endpointSliceProcessor,
+  kubernetesServiceProcessor,
   policyProcessor,
   poolProcessor,
   printSelector,
@@ -42,7 +47,6 @@ import {
   profileProcessor,
   type ResourceKey,
   SelectorError,
-  selectorId,
   type StoredKey,
   tierProcessor,
   tunnelPoolProcessor,
@@ -51,17 +55,17 @@ import {
   workloadEndpointProcessor,
   writeSelector,
 } from "../../../src/model/index.ts";
-import { hasSchema, loadSchema } from "../../../src/model/schemas.ts";
-import { parseDuration } from "../../../src/model/duration.ts";
+import { hasSchema, loadSchema } from "../../../src/model/validation/schemas.ts";
+import { parseDuration } from "../../../src/model/validation/duration.ts";
 import { parseQuantity } from "../../../src/model/kubernetes/quantity.ts";
-import { parseAsNumber } from "../../../src/model/numbers.ts";
-import { isValueError } from "../../../src/model/value-error.ts";
+import { parseAsNumber } from "../../../src/model/validation/numbers.ts";
+import { isValueError } from "../../../src/model/validation/value-error.ts";
 import { parseWorkloadEndpointName, WorkloadNameError } from "../../../src/model/workload-name.ts";
 import { json } from "../structure/json.ts";
 import { text } from "../structure/text.ts";
 import { type FuzzTarget, require, requireEqual, textOf } from "../target.ts";
 
-const LABELS = [
+const LABELS: readonly Readonly<Record<string, string>>[] = [
   {},
   { a: "b" },
   { a: "", "k8s-app": "dns", role: "db", "projectcalico.org/namespace": "default" },
@@ -73,7 +77,10 @@ function readSelector(input: Uint8Array): boolean {
   const written = writeSelector(selector);
   requireEqual(writeSelector(parseSelector(written)), written, "selector written and parsed again");
   const printed = printSelector(selector);
-  require(selectorId(selector).length > 0, "a selector has an ID");
+  const interned = ParsedSelector.of(selector);
+  require(ParsedSelector.parse(written) === interned, "equal selectors are one object");
+  requireEqual(interned.canonical, printed, "canonical text");
+  require(interned.id.length > 0, "a selector has an ID");
   labelRestrictions(selector);
   const [matches, again, canonical] = [selector, parseSelector(written), parseSelector(printed)].map(compileSelector);
   for (const labels of LABELS) {
@@ -138,11 +145,11 @@ const PROCESSORS: Readonly<Partial<Record<KindName, readonly UpdateProcessor[]>>
   WorkloadEndpoint: [workloadEndpointProcessor],
   HostEndpoint: [hostEndpointProcessor()],
   Node: [felixNodeProcessor({ usePodCidr: false }), felixNodeProcessor({ usePodCidr: true })],
-  BGPConfiguration: [passThroughOf("BGPConfiguration")],
-  BGPPeer: [passThroughOf("BGPPeer")],
-  LiveMigration: [passThroughOf("LiveMigration")],
-  KubernetesEndpointSlice: [passThroughOf("KubernetesEndpointSlice")],
-  KubernetesService: [passThroughOf("KubernetesService")],
+  BGPConfiguration: [bgpConfigurationProcessor],
+  BGPPeer: [bgpPeerProcessor],
+  LiveMigration: [liveMigrationProcessor],
+  KubernetesEndpointSlice: [endpointSliceProcessor],
+  KubernetesService: [kubernetesServiceProcessor],
 };
 
 /** Converts a stored value as syncers do. A value that cannot be used must be reported, not thrown. */

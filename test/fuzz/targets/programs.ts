@@ -7,10 +7,10 @@ import { FrameReader as DriverFrameReader } from "../../../src/calc/wire/frames.
 import { decodeFromDataplane } from "../../../src/calc/wire/from-dataplane.ts";
 import { parseLegacySave, parseNftTable } from "../../../src/calicoctl/doctor/packet-filters.ts";
 import { parseSave } from "../../../src/dataplane/iptables/save-text.ts";
-import { createLogger } from "../../../src/lib/log.ts";
-import { ProtoError } from "../../../src/lib/protobuf.ts";
+import { createLogger } from "../../../src/lib/log/log.ts";
+import { ProtoError } from "../../../src/lib/encoding/protobuf.ts";
 import { isStoredKey } from "../../../src/model/index.ts";
-import { parseErrorLine } from "../../../src/node/session-errors.ts";
+import { parseErrorLine } from "../../../src/node/bgp/session-errors.ts";
 import { Connection, type ConnectionObserver } from "../../../src/typha/connection.ts";
 import {
   FRAME,
@@ -140,7 +140,7 @@ function checkRecords(payload: Buffer): void {
 
 function readDriver(input: Uint8Array): boolean {
   let isAccepted = false;
-  for (const message of new DriverFrameReader().take(input))
+  for (const message of new DriverFrameReader().read(input))
     if (decodeFromDataplane(message) !== undefined) isAccepted = true;
   return isAccepted;
 }
@@ -164,7 +164,7 @@ export const targets: Readonly<Record<string, FuzzTarget>> = {
       const content = textOf(input);
       const chains = parseSave(content, /old/);
       for (const rules of chains.values())
-        for (const { hash, isOurs } of rules) require(hash === undefined || isOurs, "a rule with our hash is ours");
+        for (const { hash, isOwned } of rules) require(hash === undefined || isOwned, "a rule with our hash is ours");
       parseNftTable("ip", "filter", content);
       parseLegacySave("ip", content);
       return chains.size > 0;

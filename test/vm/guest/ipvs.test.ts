@@ -6,7 +6,7 @@
 //   outside ─ 192.0.2.10:30080 ─┘
 import { describe, expect, test } from "bun:test";
 import { execFileSync } from "node:child_process";
-import type { IpAddress } from "../../../src/lib/ip.ts";
+import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, DataplaneHost, inSync, policy, rule, tier } from "../../functional/dataplane/host.ts";
 

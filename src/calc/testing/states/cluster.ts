@@ -1,10 +1,10 @@
-// What is handed through, and what workloads are found to be.
+// States with resources that need no calculation, and with computed properties of workloads.
 import { LOCAL, node, profile, REMOTE, REMOTE2, resource, wep } from "../build.ts";
 import type { NamedState } from "../states.ts";
 
 export const clusterStates: readonly NamedState[] = [
   {
-    name: "what the dataplane hears as it stands",
+    name: "resources that are sent without calculation",
     state: [
       ...profile("kns.ns1", { labels: { "pcns.env": "prod" } }),
       ...profile("ksa.ns1.robot", { labels: { "pcsa.role": "cleaner" } }),
@@ -27,7 +27,7 @@ export const clusterStates: readonly NamedState[] = [
     },
   },
   {
-    name: "a workload that migrates, one that speaks BGP, one in the mesh",
+    name: "a workload that migrates, one with a BGP session, one in the ambient mesh",
     state: [
       wep("vm", { labels: { "vmi.kubevirt.io/id": "vm1" } }),
       wep("router", { labels: { bgp: "yes" } }),

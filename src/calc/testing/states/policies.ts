@@ -1,4 +1,4 @@
-// Policies, profiles, tiers and network sets.
+// States with policies, profiles, tiers and network sets.
 import { hep, networkSet, policy, profile, REMOTE, rule, tier, wep } from "../build.ts";
 import type { NamedState } from "../states.ts";
 
@@ -26,23 +26,23 @@ const fromWeb = policy("p-web", {
   inboundRules: [rule({ from: { selector: "id == 'web'" } })],
   types: ["ingress"],
 });
-/** What the rule of the second profile uses. */
+/** The set that the rule of the second profile uses. */
 const NOT_X = { "a == 'x'": [] };
 
 export const policyStates: readonly NamedState[] = [
-  { name: "nothing", state: [], want: {} },
+  { name: "empty", state: [], want: {} },
   {
     name: "two endpoints with profiles and no policy",
     state: twoEndpoints,
     want: { profiles: ["prof-1", "prof-2"], endpoints: { ep1: "", ep2: "" }, sets: NOT_X },
   },
   {
-    name: "profiles listed and not defined deny",
+    name: "listed profiles that do not exist deny everything",
     state: [ep1, ep2],
     want: { profiles: ["prof-1!", "prof-2!"], endpoints: { ep1: "", ep2: "" } },
   },
   {
-    name: "a policy for all with a selector in its rule",
+    name: "a policy for all endpoints with a selector in its rule",
     state: [...twoEndpoints, fromWeb],
     want: {
       profiles: ["prof-1", "prof-2"],
@@ -84,7 +84,7 @@ export const policyStates: readonly NamedState[] = [
     },
   },
   {
-    name: "an own label hides an inherited one",
+    name: "an endpoint's own label overrides an inherited one",
     state: [
       wep("ep1", { labels: { "tag-1": "own" }, profiles: ["prof-1"] }),
       ...prof1,
@@ -142,7 +142,7 @@ export const policyStates: readonly NamedState[] = [
     want: { policies: ["a", "b", "c"], endpoints: { ep1: "second(b,a / b,a) first(c / c)" } },
   },
   {
-    name: "one direction each",
+    name: "one policy for ingress, one for egress",
     state: [
       wep("ep1"),
       tierDefault,
@@ -152,7 +152,7 @@ export const policyStates: readonly NamedState[] = [
     want: { policies: ["in", "out"], endpoints: { ep1: "default(in / out)" } },
   },
   {
-    name: "a host endpoint with policies for every purpose",
+    name: "a host endpoint with normal, forward, untracked and pre-DNAT policies",
     state: [
       hep("eth0", { labels: { role: "host" }, addresses: ["10.0.0.9"], profiles: ["prof-1"] }),
       ...prof1,
@@ -171,7 +171,7 @@ export const policyStates: readonly NamedState[] = [
     },
   },
   {
-    name: "a workload takes no part in untracked and pre-DNAT policies",
+    name: "untracked and pre-DNAT policies do not apply to a workload",
     state: [
       wep("ep1"),
       tierDefault,
@@ -181,7 +181,7 @@ export const policyStates: readonly NamedState[] = [
     want: { policies: ["pre", "untracked"], endpoints: { ep1: "" } },
   },
   {
-    name: "staged policies travel like others",
+    name: "staged policies are sent like others",
     state: [wep("ep1"), tierDefault, policy("s", { kind: "StagedGlobalNetworkPolicy" }), policy("a", { order: 1 })],
     want: { policies: ["StagedGlobalNetworkPolicy s", "a"], endpoints: { ep1: "default(a,s / a,s)" } },
   },
@@ -221,7 +221,7 @@ export const policyStates: readonly NamedState[] = [
     },
   },
   {
-    name: "network sets, one inside the other, and the whole space",
+    name: "network sets, one inside the other, and /0",
     state: [
       wep("ep1", { nets: ["10.0.0.1/32"], labels: { net: "yes" } }),
       networkSet("wide", ["10.0.0.0/8", "192.168.0.0/16", "fc00::/16"], { net: "yes" }),
@@ -242,7 +242,7 @@ export const policyStates: readonly NamedState[] = [
     },
   },
   {
-    name: "the wide network set is gone",
+    name: "the wide network set is deleted",
     state: [
       wep("ep1", { nets: ["10.0.0.1/32"], labels: { net: "yes" } }),
       networkSet("narrow", ["10.1.0.0/16", "192.168.1.1/32", "172.16.0.0/12"], { net: "yes" }),
@@ -256,7 +256,7 @@ export const policyStates: readonly NamedState[] = [
     },
   },
   {
-    name: "a network set inherits from its namespace",
+    name: "a network set inherits the labels of its namespace",
     state: [
       wep("ep1", { labels: {} }),
       networkSet("ns/set", ["10.9.0.0/24"], {}, ["kns.ns"]),

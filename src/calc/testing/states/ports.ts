@@ -1,4 +1,4 @@
-// Named ports and services.
+// States with named ports and services.
 import { endpointSlice, hep, networkSet, policy, REMOTE, rule, wep } from "../build.ts";
 import type { NamedState } from "../states.ts";
 

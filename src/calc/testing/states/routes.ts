@@ -1,4 +1,4 @@
-// Pools, blocks, nodes and where prefixes live.
+// States with pools, blocks and nodes, and the expected routes.
 import { block, LOCAL, node, pool, REMOTE, REMOTE2, wep } from "../build.ts";
 import type { NamedState } from "../states.ts";
 

@@ -1,0 +1,26 @@
+import { expect, test } from "bun:test";
+import { silentIo } from "../testing/command-line.ts";
+import { progressOf } from "./progress.ts";
+
+function shown(env: Readonly<Record<string, string | undefined>>, isTerminal: boolean, total: number): string {
+  let err = "";
+  const io = { ...silentIo(env), err: (text: string) => void (err += text), isTerminal: () => isTerminal };
+  const report = progressOf(io, "applied");
+  for (let done = 1; done <= total; done++) report(done, total);
+  return err;
+}
+
+const cases = [
+  {
+    name: "a terminal shows every 25th",
+    env: {},
+    isTerminal: true,
+    total: 100,
+    want: /^\rapplied 25 of 100.*\r\x1b\[K$/s,
+  },
+  { name: "few resources are not shown", env: {}, isTerminal: true, total: 99, want: /^$/ },
+  { name: "a file or pipe gets nothing", env: {}, isTerminal: false, total: 100, want: /^$/ },
+  { name: "a dumb terminal gets nothing", env: { TERM: "dumb" }, isTerminal: true, total: 100, want: /^$/ },
+];
+for (const { name, env, isTerminal, total, want } of cases)
+  test(`progress: ${name}`, () => expect(shown(env, isTerminal, total)).toMatch(want));

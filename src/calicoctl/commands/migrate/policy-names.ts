@@ -1,0 +1,16 @@
+// calicoctl datastore migrate-policy-names: policies that older releases stored as `default.<name>` move to their own
+// names.
+import { migratePolicyNames } from "../../../datastore/index.ts";
+import { describeError } from "../../../lib/log/log.ts";
+import { openChecked } from "../../resources/client.ts";
+import type { Call } from "../../table/flags.ts";
+import type { datastoreGrammar } from "../../table/datastore.ts";
+
+export async function run(call: Call<typeof datastoreGrammar>): Promise<number> {
+  await using store = await openChecked(call, { requests: "many" });
+  const { moved, failures } = await migratePolicyNames(store.datastore);
+  for (const { policy, error } of failures) call.io.err(`${policy} was not moved: ${describeError(error)}\n`);
+  if (moved > 0) call.io.out(`Successfully migrated ${moved} policies\n`);
+  else if (failures.length === 0) call.io.out("All policies have their own names already.\n");
+  return failures.length === 0 ? 0 : 1;
+}

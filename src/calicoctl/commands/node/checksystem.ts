@@ -1,0 +1,58 @@
+// calicoctl node checksystem: whether this host's kernel has what the agent needs.
+import { release } from "node:os";
+import { openConntrack } from "../../../kernel/index.ts";
+import type { Call } from "../../table/flags.ts";
+import type { checksystemGrammar } from "../../table/node.ts";
+import { Failure } from "../../command-line/failure.ts";
+import { isKernelNewEnough, kernelFiles, moduleFinder, NEEDS } from "../../node/modules.ts";
+import { requireRoot } from "../../node/processes.ts";
+
+/** A kernel that was built without lists of its modules is asked. */
+function conntrackAnswers(): boolean {
+  try {
+    using conntrack = openConntrack();
+    conntrack.list(6);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+export function run(call: Call<typeof checksystemGrammar>): number {
+  requireRoot();
+  const { out, err } = call.io;
+  const version = release();
+  const line = (what: string, verdict: string) => out(`\t\t${what.padEnd(20)}\t\t\t\t\t${verdict}\n`);
+  out("Checking kernel version...\n");
+  const newEnough = isKernelNewEnough(version);
+  line(version, newEnough ? "OK" : "FAIL");
+  out("Checking kernel modules...\n");
+  const listed = moduleFinder(kernelFiles(version), call.flags["kernel-config"]);
+  const has = (name: string) => listed(name) || (name === "nf_conntrack_netlink" && conntrackAnswers());
+  const hasNft = has("nf_tables");
+  const absent: string[] = [];
+  const spared: string[] = [];
+  for (const { names, optional, onlyIptables } of NEEDS) {
+    const found = names.find(has);
+    if (found !== undefined) line(found, "OK");
+    else if (onlyIptables && hasNft) {
+      line(names.join("|"), "SKIP");
+      spared.push(names.join("|"));
+    } else if (optional) {
+      line(names.join("|"), "SKIP");
+      err(`WARNING: Unable to detect the ${names.join("|")} module: what needs it will not work\n`);
+    } else {
+      line(names.join("|"), "FAIL");
+      err(`WARNING: Unable to detect the ${names.join("|")} module as Loaded/Builtin module or lsmod\n`);
+      absent.push(names.join("|"));
+    }
+  }
+  if (spared.length > 0)
+    err(
+      `${spared.join(", ")}: for iptables rules only; policy is written with nf_tables, which is there (unless NFTablesMode is Disabled)\n`,
+    );
+  if (!newEnough || absent.length > 0)
+    throw new Failure("System doesn't meet one or more minimum systems requirements to run Calico");
+  out("System meets minimum system requirements to run Calico!\n");
+  return 0;
+}

@@ -1,0 +1,57 @@
+// Warns about resources that were written and are valid, but will probably not work as they were meant.
+import type { Client } from "../../datastore/index.ts";
+import { type KindName, type Resource, specFields } from "../../model/index.ts";
+import type { CommandIo } from "../../lib/command-line/io.ts";
+import { MTU_SETTINGS, type MtuSetting } from "./mtu-settings.ts";
+
+/** Of most networks. */
+const USUAL_MTU = 1500;
+
+/** Prints a line on standard error for each. */
+export async function warnOfWritten(io: CommandIo, store: Client, written: readonly Resource[]): Promise<void> {
+  const warnings = written.filter(({ kind }) => kind === "FelixConfiguration").flatMap(mtuWarnings);
+  const peers = written.filter(({ kind }) => kind === "BGPPeer");
+  if (peers.length > 0) warnings.push(...(await peerWarnings(store, peers)));
+  for (const warning of warnings) io.err(`Warning: ${warning}\n`);
+}
+
+function mtuWarnings(resource: Resource): readonly string[] {
+  const { metadata } = resource;
+  const settings = specFields(resource);
+  return (Object.keys(MTU_SETTINGS) as MtuSetting[]).flatMap((setting) => {
+    const { tunnel, overhead } = MTU_SETTINGS[setting];
+    const mtu = settings[setting];
+    if (typeof mtu !== "number" || mtu + overhead <= USUAL_MTU) return [];
+    return [
+      `FelixConfiguration(${metadata.name}) spec.${setting} is ${mtu}: with the ${overhead} bytes of ${tunnel}, all networks between nodes must carry packets of ${mtu + overhead} bytes (most carry ${USUAL_MTU}), otherwise large packets of pods are lost; 0 lets Felix detect the MTU`,
+    ];
+  });
+}
+
+/** Kinds from which the doctor concludes that a node has the address of another interface than its peer expects. */
+const PEERING_KINDS = [
+  "Node",
+  "BGPConfiguration",
+  "BGPPeer",
+  "BGPFilter",
+  "IPPool",
+  "CalicoNodeStatus",
+] as const satisfies readonly KindName[];
+
+/** None if the other resources cannot be read: what was asked for is done. */
+async function peerWarnings(store: Client, peers: readonly Resource[]): Promise<readonly string[]> {
+  try {
+    const lists = await Promise.all(PEERING_KINDS.map(async (kind) => (await store.list({ kind })).items));
+    const { sourceAddressFaults } = await import("../doctor/examine.ts");
+    const { clusterFacts } = await import("../doctor/facts.ts");
+    const cluster = clusterFacts(lists.flat());
+    const addresses = new Set<string | undefined>(
+      peers.flatMap(({ metadata }) => cluster.bgp.peers.get(metadata.name)?.peerAddress?.address ?? []),
+    );
+    return sourceAddressFaults(cluster)
+      .filter(({ peer }) => addresses.has(peer))
+      .map(({ problem, fix }) => `${problem}; fix: ${fix}`);
+  } catch {
+    return [];
+  }
+}

@@ -1,0 +1,157 @@
+import { expect, test } from "bun:test";
+import { withWishes } from "../request/annotations.ts";
+import { alternativeInterfaceName, hostInterfaceName, identify } from "../request/identity.ts";
+import type { KubernetesPod } from "../kubernetes/api.ts";
+import { parseNetConf } from "../request/net-conf.ts";
+import { baseLabels, podFacts } from "./pod.ts";
+import { parseRequest } from "../request/request.ts";
+
+const settings = parseNetConf({ name: "n", ipam: { type: "calico-ipam", ipv4_pools: ["conf-pool"] } }).ipam;
+const request = (args: string) =>
+  parseRequest(
+    "calico",
+    { CNI_COMMAND: "DEL", CNI_CONTAINERID: "0123456789abcdef", CNI_IFNAME: "eth0", CNI_PATH: "/", CNI_ARGS: args },
+    JSON.stringify({ name: "net1", nodename: "n1" }),
+  );
+const identityOf = (args: string) => identify(request(args), parseNetConf(request(args).config));
+const identity = identityOf("K8S_POD_NAMESPACE=ns1;K8S_POD_NAME=p1");
+
+function pod(metadata: Partial<KubernetesPod["metadata"]>, spec: KubernetesPod["spec"] = {}): KubernetesPod {
+  return { metadata: { name: "p1", namespace: "ns1", ...metadata }, spec };
+}
+const annotated = (annotations: Record<string, string>) =>
+  pod({
+    annotations: Object.fromEntries(Object.entries(annotations).map(([k, v]) => [`cni.projectcalico.org/${k}`, v])),
+  });
+const facts = (given: KubernetesPod, namespace: Record<string, string> = {}) =>
+  podFacts(identity, given, { metadata: { name: "ns1", annotations: namespace } }, settings);
+
+test("CI-016 the host's interface is named by pod, or by container", () => {
+  expect(hostInterfaceName(identity, "cali")).toBe("cali1579d706c00");
+  expect(hostInterfaceName(identity, "tap")).toBe("tap1579d706c00");
+  expect(hostInterfaceName(identityOf(""), "tap")).toBe("cali0123456789a");
+});
+
+test("another name for the host's interface depends on the container, the workload and the attempt", () => {
+  const variants = [
+    identity,
+    { ...identity, containerId: "another" },
+    { ...identity, namespace: "ns2" },
+    { ...identity, pod: "p2" },
+    identityOf(""),
+  ];
+  const names = variants.flatMap((each) => [1, 2].map((attempt) => alternativeInterfaceName(each, "cali", attempt)));
+  for (const name of names) expect(name).toMatch(/^cali[0-9a-f]{11}$/);
+  expect(new Set(names).size).toBe(10);
+  expect(alternativeInterfaceName(identity, "tap", 1)).toMatch(/^tap[0-9a-f]{11}$/);
+  expect(alternativeInterfaceName(identityOf(""), "tap", 1)).toMatch(/^cali[0-9a-f]{11}$/);
+});
+
+test("CI-015 both pod arguments make it Kubernetes, else the container counts", () => {
+  expect(identity).toMatchObject({ orchestrator: "k8s", namespace: "ns1", pod: "p1", node: "n1" });
+  expect(identityOf("K8S_POD_NAME=p1")).toMatchObject({ orchestrator: "cni", namespace: "default", pod: "" });
+  expect(identityOf("CNI_TEST_NAMESPACE=t")).toMatchObject({ orchestrator: "cni", namespace: "t" });
+});
+
+test("CI-024 labels, profiles, account, name's stem and ports come from the pod", () => {
+  const given = pod(
+    { labels: { app: "a" }, generateName: "p-" },
+    {
+      serviceAccountName: "sa1",
+      containers: [
+        { ports: [{ name: "http", containerPort: 80 }, { containerPort: 81 }] },
+        { ports: [{ containerPort: 53, hostPort: 5353, protocol: "UDP", hostIP: "1.2.3.4" }] },
+      ],
+      initContainers: [{ ports: [{ name: "init", containerPort: 9 }] }],
+    },
+  );
+  expect(facts(given)).toMatchObject({
+    labels: {
+      app: "a",
+      "projectcalico.org/namespace": "ns1",
+      "projectcalico.org/orchestrator": "k8s",
+      "projectcalico.org/serviceaccount": "sa1",
+    },
+    profiles: ["kns.ns1", "ksa.ns1.sa1"],
+    generateName: "p-",
+    serviceAccountName: "sa1",
+    ports: [
+      { name: "http", protocol: "TCP", port: 80, hostPort: 0, hostIP: "" },
+      { name: "", protocol: "UDP", port: 53, hostPort: 5353, hostIP: "1.2.3.4" },
+      { name: "init", port: 9 },
+    ],
+  });
+});
+
+test("CI-024 an account name too long for a label is left out of the labels only", () => {
+  const { labels, profiles } = facts(pod({}, { serviceAccountName: "s".repeat(63) }));
+  expect(labels).toEqual(baseLabels(identity));
+  expect(profiles[1]).toBe(`ksa.ns1.${"s".repeat(63)}`);
+});
+
+test("CI-025 pools: the pod's word over its namespace's over the configuration's", () => {
+  const pools = (p: Record<string, string>, n: Record<string, string>) => withWishes(settings, p, n).ipv4Pools;
+  const key = "cni.projectcalico.org/ipv4pools";
+  expect(pools({ [key]: '["a"]' }, { [key]: '["b"]' })).toEqual(["a"]);
+  expect(pools({}, { [key]: '["b","10.0.0.0/16"]' })).toEqual(["b", "10.0.0.0/16"]);
+  expect(pools({}, {})).toEqual(["conf-pool"]);
+  expect(() => pools({ [key]: "other" }, {})).toThrow(/ipv4pools/);
+  expect(withWishes(settings, { "cni.projectcalico.org/ipv6pools": '["c"]' }, {}).ipv6Pools).toEqual(["c"]);
+});
+
+test("CI-025 pools are a matter of our own addresses: others' are given whatever is said of them", () => {
+  const wrong = { "cni.projectcalico.org/ipv4pools": "nonsense", "cni.projectcalico.org/ipFamilies": "[1]" };
+  const given = pod({ annotations: wrong });
+  const ofType = (type: string) =>
+    podFacts(identity, given, { metadata: { name: "ns1", annotations: wrong } }, { ...settings, type });
+  expect(ofType("host-local").ipam).toEqual({ ...settings, type: "host-local" });
+  expect(() => ofType("calico-ipam")).toThrow("ipFamilies");
+});
+
+test("CI-026 families by annotation set both flags", () => {
+  const families = (text: string) => {
+    const { assignIpv4, assignIpv6 } = withWishes(settings, { "cni.projectcalico.org/ipFamilies": text }, {});
+    return [assignIpv4, assignIpv6];
+  };
+  expect([families('["IPv6"]'), families('["IPv4","IPv6"]')]).toEqual([
+    [false, true],
+    [true, true],
+  ]);
+  for (const text of ['["IPv5"]', "[]"]) expect(() => families(text)).toThrow(/error parsing ipFamilies/);
+});
+
+const wishes: readonly { id: string; annotations: Record<string, string>; want: object }[] = [
+  { id: "CI-027", annotations: { ipAddrs: '["10.0.0.1","fd00::1"]' }, want: { ipAddrs: ["10.0.0.1", "fd00::1"] } },
+  { id: "CI-028", annotations: { ipAddrsNoIpam: '["10.0.0.1"]' }, want: { ipAddrsNoIpam: ["10.0.0.1"] } },
+  {
+    id: "CI-029",
+    annotations: { floatingIPs: '["1.1.1.1","2001::1"]' },
+    want: { floatingIps: ["1.1.1.1", "2001::1"] },
+  },
+  { id: "CI-030", annotations: { hwAddr: "0A00.0000.0001" }, want: { hwAddr: "0a:00:00:00:00:01" } },
+  { id: "CI-030", annotations: { hwAddr: "0A-00-00-00-00-01" }, want: { hwAddr: "0a:00:00:00:00:01" } },
+  {
+    id: "CI-031",
+    annotations: { allowedSourcePrefixes: '["10.1.2.3/16"]' },
+    want: { allowedSourcePrefixes: ["10.1.0.0/16"] },
+  },
+  { id: "CI-031", annotations: { allowedSourcePrefixes: "[]" }, want: {} },
+];
+for (const { id, annotations, want } of wishes)
+  test(`${id} ${Object.keys(annotations)} is read`, () =>
+    expect(facts(annotated(annotations)).wishes).toEqual(want as never));
+
+const refused: readonly { id: string; annotations: Record<string, string>; says: RegExp }[] = [
+  { id: "CI-027", annotations: { ipAddrs: "[]" }, says: /specified but empty/ },
+  { id: "CI-027", annotations: { ipAddrs: "10.0.0.1" }, says: /JSON list/ },
+  { id: "CI-027", annotations: { ipAddrs: '["10.0.0.1","10.0.0.2"]' }, says: /more than one IPv4/ },
+  { id: "CI-027", annotations: { ipAddrs: '["nope"]' }, says: /invalid IP "nope"/ },
+  { id: "CI-028", annotations: { ipAddrs: '["10.0.0.1"]', ipAddrsNoIpam: '["10.0.0.1"]' }, says: /can't have both/ },
+  { id: "CI-029", annotations: { floatingIPs: '["x"]' }, says: /invalid IP/ },
+  { id: "CI-030", annotations: { hwAddr: "0a:00-00:00:00:01" }, says: /invalid MAC/ },
+  { id: "CI-030", annotations: { hwAddr: "zz" }, says: /invalid MAC/ },
+  { id: "CI-031", annotations: { allowedSourcePrefixes: '["10.1.2.3"]' }, says: /invalid CIDR/ },
+];
+for (const { id, annotations, says } of refused)
+  test(`${id} ${JSON.stringify(annotations)} fails the pod by name`, () =>
+    expect(() => facts(annotated(annotations))).toThrow(says));

@@ -1,0 +1,118 @@
+// The workload of an ADD: what the pod or container asks for, and the endpoint that is stored for it.
+import { type Cidr, type IpAddress, type IpNetwork, ipVersion } from "../../lib/ip/ip.ts";
+import type { CniContext } from "../context.ts";
+import { defaultRoutes } from "./veth.ts";
+import type { EndpointDraft, WorkloadEndpoint } from "./endpoint.ts";
+import { CniError, INTERNAL } from "../error.ts";
+import type { ForeignWorkload } from "./grpc-dataplane.ts";
+import { containerRoutes } from "../ipam/host-local.ts";
+import type { EndpointIdentity } from "../request/identity.ts";
+import { mesosLabels } from "../request/mesos-labels.ts";
+import type { IpamSettings } from "../request/net-conf.ts";
+import { baseLabels, type PodFacts, podFacts } from "./pod.ts";
+import { cidrText } from "../request/result.ts";
+
+/** The interface that was created, or will be. */
+export interface MadeInterface {
+  readonly hostName: string;
+  readonly mac: string;
+  /** The pod's addresses, each alone in its network. */
+  readonly networks: readonly IpNetwork[];
+}
+
+export interface Workload {
+  /** Chosen by the pod's author. */
+  readonly mac?: string;
+  readonly ipam: IpamSettings;
+  /** Addresses that the pod's author chose, to be assigned by IPAM or without it. */
+  readonly ipAddrs?: readonly IpAddress[];
+  readonly ipAddrsNoIpam?: readonly IpAddress[];
+  /** What the pod reaches through its gateway. */
+  readonly routes: readonly Cidr[];
+  /** What a dataplane of another vendor gets to know about it. */
+  readonly description: Pick<ForeignWorkload, "labels" | "annotations" | "ports">;
+  readonly draft: (made: MadeInterface) => EndpointDraft;
+}
+
+/** Mesos names the namespace of a container in its labels. */
+export function workloadIdentity({ conf, identity }: CniContext): EndpointIdentity {
+  if (identity.orchestrator === "k8s") return identity;
+  const { namespace } = mesosLabels(conf);
+  return namespace === undefined ? identity : { ...identity, namespace };
+}
+
+export async function readWorkload(context: CniContext): Promise<Workload> {
+  return context.identity.orchestrator === "k8s" ? readPodWorkload(context) : containerWorkload(context);
+}
+
+function containerWorkload({ conf, identity }: CniContext): Workload {
+  const { labels } = mesosLabels(conf);
+  return {
+    ipam: conf.ipam,
+    routes: defaultRoutes(),
+    description: { labels, annotations: {}, ports: [] },
+    draft: ({ hostName, mac, networks }) => ({
+      identity,
+      labels: { ...labels, ...baseLabels(identity) },
+      spec: { ipNetworks: networks.map(cidrText), profiles: [conf.name], interfaceName: hostName, mac },
+    }),
+  };
+}
+
+async function readPodWorkload(context: CniContext): Promise<Workload> {
+  const { conf, request } = context;
+  const routes = containerRoutes(request.config, conf.includeDefaultRoutes);
+  const facts = conf.policy.type === "k8s" ? await readPod(context) : undefined;
+  return {
+    mac: facts?.wishes.hwAddr,
+    ipam: facts?.ipam ?? conf.ipam,
+    ipAddrs: facts?.wishes.ipAddrs,
+    ipAddrsNoIpam: facts?.wishes.ipAddrsNoIpam,
+    routes,
+    description: { labels: facts?.labels ?? {}, annotations: facts?.annotations ?? {}, ports: facts?.ports ?? [] },
+    draft: (made) => podDraft(context, facts, made),
+  };
+}
+
+async function readPod({ conf, identity, kubernetes }: CniContext): Promise<PodFacts> {
+  const api = await kubernetes();
+  const [namespace, pod] = await Promise.all([
+    api.namespace(identity.namespace),
+    api.pod(identity.namespace, identity.pod),
+  ]);
+  return podFacts(identity, pod, namespace, conf.ipam);
+}
+
+function podDraft(context: CniContext, facts: PodFacts | undefined, made: MadeInterface): EndpointDraft {
+  const { conf, identity } = context;
+  const ipNATs = floatingAddresses(context, facts, made.networks);
+  const allowSpoofed = facts?.wishes.allowedSourcePrefixes;
+  return {
+    identity,
+    labels: facts?.labels ?? baseLabels(identity),
+    generateName: facts?.generateName,
+    spec: {
+      ...(facts?.serviceAccountName === undefined ? {} : { serviceAccountName: facts.serviceAccountName }),
+      ipNetworks: made.networks.map(cidrText),
+      ...(ipNATs.length === 0 ? {} : { ipNATs }),
+      profiles: facts?.profiles ?? [conf.name],
+      interfaceName: made.hostName,
+      mac: made.mac,
+      ...(facts === undefined || facts.ports.length === 0 ? {} : { ports: facts.ports }),
+      ...(allowSpoofed === undefined ? {} : { allowSpoofedSourcePrefixes: allowSpoofed }),
+    } as WorkloadEndpoint["spec"],
+  };
+}
+
+/** Each floating address is translated to the pod's own address of the same family. */
+function floatingAddresses({ conf }: CniContext, facts: PodFacts | undefined, networks: readonly IpNetwork[]) {
+  const floating = facts?.wishes.floatingIps;
+  if (floating === undefined) return [];
+  if (!conf.features.floatingIps) throw new CniError(INTERNAL, "requested feature is not enabled: floating_ips");
+  return floating.map((externalIP) => {
+    const internal = networks.find(({ address }) => ipVersion(address) === ipVersion(externalIP));
+    if (internal === undefined)
+      throw new CniError(INTERNAL, `floating IP ${externalIP}: the pod has no IPv${ipVersion(externalIP)} address`);
+    return { internalIP: internal.address, externalIP };
+  });
+}

@@ -1,0 +1,76 @@
+// A node takes with it what was its own: endpoints and their addresses, blocks, tunnels, peerings, configuration. What
+// is missing or not kept in this datastore is passed over, so that an interrupted deletion can be repeated.
+import { type IpAddress } from "../../lib/ip/ip.ts";
+import {
+  ignoreUnreadable,
+  type KindName,
+  readBgpPeer,
+  readHostEndpoint,
+  readNode,
+  readWorkloadAddresses,
+  type Resource,
+  type StoredKey,
+  tunnelAddresses,
+  workloadNameMatches,
+} from "../../model/index.ts";
+import { DatastoreError, NotFound, Unsupported } from "../errors.ts";
+import type { Flow, FlowContext } from "./kind-hooks.ts";
+
+export const nodeFlow: Flow = {
+  beforeCreate: async (_node, context) => {
+    try {
+      await context.ensureInitialized();
+    } catch (error) {
+      // The node is wanted all the same; whoever writes next tries again.
+      if (!(error instanceof DatastoreError)) throw error;
+      context.log.warn("cluster information could not be written", { error });
+    }
+  },
+  leavesRemains: true,
+  beforeDelete: async ({ key, value }, context) => {
+    if (context.store.name === "kubernetes") return undefined; // the API server's own garbage collection does it
+    const { name } = key;
+    const endpoints = await keysOf(
+      "WorkloadEndpoint",
+      (endpoint) => workloadNameMatches(endpoint.metadata.name, { node: name }),
+      context,
+    );
+    const addresses = [
+      ...endpoints.flatMap(({ value: endpoint }) => readWorkloadAddresses(endpoint, ignoreUnreadable)),
+      ...tunnelsOf(value),
+    ];
+    if (context.addresses !== undefined) {
+      if (addresses.length > 0) await context.addresses.releaseAddresses(addresses, context.signal);
+      for (const { key: endpoint } of endpoints) await remove(endpoint, context);
+      await context.addresses.removeHost(name, context.signal);
+    } else {
+      for (const { key: endpoint } of endpoints) await remove(endpoint, context);
+      await remove({ type: "ipamHost", host: name }, context);
+    }
+    const own = [
+      ...(await keysOf("BGPPeer", (peer) => readBgpPeer(peer, ignoreUnreadable).node === name, context)),
+      ...(await keysOf("HostEndpoint", (host) => readHostEndpoint(host, ignoreUnreadable).node === name, context)),
+    ];
+    for (const item of own) await remove(item.key, context);
+    for (const kind of ["FelixConfiguration", "BGPConfiguration"] as const)
+      await remove({ type: "resource", kind, name: `node.${name}` }, context);
+    return undefined;
+  },
+};
+
+async function keysOf(kind: KindName, belongs: (resource: Resource) => boolean, { store, signal }: FlowContext) {
+  const { items } = await store.list({ type: "resource", kind }, { ...(signal && { signal }) });
+  return items.filter((item) => belongs(item.value));
+}
+
+async function remove(key: StoredKey, { store, signal }: FlowContext): Promise<void> {
+  try {
+    await store.delete(key, { ...(signal && { signal }) });
+  } catch (error) {
+    if (!(error instanceof NotFound || error instanceof Unsupported)) throw error;
+  }
+}
+
+function tunnelsOf(node: Resource): IpAddress[] {
+  return tunnelAddresses(readNode(node, ignoreUnreadable)).map(({ address }) => address);
+}

@@ -1,0 +1,82 @@
+// Giving out one address that was asked for by name. Selectors, reservations, assignment mode and block limits do not
+// apply: whoever names an address means it.
+import { type IpAddress, ipVersion, maskCidr } from "../../lib/ip/ip.ts";
+import { claimBlock } from "../blocks/affinities.ts";
+import {
+  type AllocationOwner,
+  allocationAt,
+  isCooling,
+  ordinalOf,
+  ownerText,
+  sameHandle,
+  takeOrdinal,
+} from "../blocks/block.ts";
+import { readConfig } from "../config.ts";
+import { type Context, retryOnConflict } from "../context.ts";
+import { AddressTaken, BlockClaimed, NotInPool, NotOurBlock, UseNotAllowed } from "../errors.ts";
+import { withExpiredCooldownsFreed } from "./find-free-block.ts";
+import { countOf } from "../blocks/handles.ts";
+import { type PoolUse, poolAround, readPools } from "./pools.ts";
+import { ownerFor } from "./assignment-inputs.ts";
+import { writeTaken } from "./take-from-block.ts";
+
+export interface AssignAddressRequest extends AllocationOwner {
+  readonly address: IpAddress;
+  readonly host: string;
+  /** Checked against the pool when given. */
+  readonly use?: PoolUse;
+  /** At most so many addresses of this family under the handle; one that holds the address already is then fine. */
+  readonly maxPerHandle?: number;
+}
+
+/** @returns how many addresses the handle counts now, where it was raised; it may count too many, never too few */
+export async function assignAddress(context: Context, request: AssignAddressRequest): Promise<number | undefined> {
+  const { address, handleId, attributes } = request;
+  const owner = ownerFor(request.host, request.use ?? "Workload");
+  const [config, pools] = await Promise.all([readConfig(context), readPools(context.records, ipVersion(address))]);
+  const pool = poolAround(
+    pools.filter((candidate) => candidate.mayAssign),
+    address,
+  );
+  if (pool === undefined) throw new NotInPool(address);
+  if (request.use !== undefined && !pool.allowedUses.includes(request.use))
+    throw new UseNotAllowed(address, pool.name, request.use);
+  const cidr = maskCidr(address, pool.blockSize);
+
+  const { handle } = await retryOnConflict(context, `address ${address}`, async () => {
+    const known = await context.records.block(cidr);
+    const stored = known ?? (await claimOrRead(context, cidr, owner));
+    if (stored === undefined) return undefined;
+    if (config.strictAffinity && stored.value.affinity !== ownerText(owner))
+      throw new NotOurBlock(cidr, stored.value.affinity);
+    const block = withExpiredCooldownsFreed(context, stored, config.ipCooldownSeconds ?? 0);
+    const ordinal = ordinalOf(block.value, address);
+    const held = allocationAt(block.value, ordinal);
+    if (held !== undefined) {
+      if (request.maxPerHandle !== undefined && handleId !== undefined && sameHandle(held.handleId, handleId))
+        return { handle: undefined };
+      throw new AddressTaken(address, held.handleId, isCooling(held) ? "Address is in cooldown" : undefined);
+    }
+    const taken = takeOrdinal(block.value, ordinal, {
+      handleId,
+      attributes,
+    });
+    const raise = { handleId, count: 1, maxPerHandle: request.maxPerHandle, handle: undefined, extraWrites: [] };
+    return writeTaken(context, block, taken, raise);
+  });
+  return handle && countOf(handle.value);
+}
+
+/** A block nobody has becomes ours; where another was faster, its block serves as well. */
+async function claimOrRead(
+  context: Context,
+  cidr: Parameters<typeof claimBlock>[1],
+  owner: Parameters<typeof claimBlock>[2],
+) {
+  try {
+    return await claimBlock(context, cidr, owner);
+  } catch (error) {
+    if (error instanceof BlockClaimed) return context.records.block(cidr);
+    throw error;
+  }
+}

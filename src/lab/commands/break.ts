@@ -1,0 +1,32 @@
+// calico lab break: one handler for each kind of fault.
+import { breakLab, type FaultKind } from "../faults.ts";
+import { Lab } from "../lab.ts";
+import { lockExisting } from "../lock.ts";
+import type { breakLinkGrammar, breakNodeGrammar, breakProcessGrammar, LabCall, noGrammar } from "../table.ts";
+import { openTerminal } from "../terminal.ts";
+import { requestedLab } from "./requested-lab.ts";
+
+export const breakLink = ({ flags, args }: LabCall<typeof breakLinkGrammar>): Promise<number> =>
+  cause(flags, "link", args.NODE, args.INTERFACE);
+
+export const breakProcess = ({ flags, args }: LabCall<typeof breakProcessGrammar>): Promise<number> =>
+  cause(flags, "process", args.NODE, args.NAME);
+
+export const breakRules = ({ flags, args }: LabCall<typeof breakNodeGrammar>): Promise<number> =>
+  cause(flags, "rules", args.NODE);
+
+export const breakRoutes = ({ flags, args }: LabCall<typeof breakNodeGrammar>): Promise<number> =>
+  cause(flags, "routes", args.NODE);
+
+export const breakDatastore = ({ flags }: LabCall<typeof noGrammar>): Promise<number> => cause(flags, "datastore");
+
+async function cause(
+  flags: { readonly name: string | undefined },
+  kind: FaultKind,
+  ...where: readonly (string | undefined)[]
+): Promise<number> {
+  const name = requestedLab(flags);
+  using _ = await lockExisting(name);
+  openTerminal().line(breakLab(Lab.open(name), [kind, ...where.filter((word) => word !== undefined)]));
+  return 0;
+}

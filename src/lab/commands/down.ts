@@ -1,0 +1,17 @@
+// calico lab down: removes a lab completely.
+import { down } from "../down.ts";
+import { listLabs } from "../folder.ts";
+import { labTitle } from "../next-steps.ts";
+import type { LabCall, noGrammar } from "../table.ts";
+import { openTerminal } from "../terminal.ts";
+import { requestedLab } from "./requested-lab.ts";
+
+export async function run({ flags }: LabCall<typeof noGrammar>): Promise<number> {
+  const name = requestedLab(flags);
+  const terminal = openTerminal();
+  const others = listLabs().filter((each) => each !== name);
+  const { wasThere } = await down(name, terminal);
+  const rest = others.length === 0 ? "" : `; there is ${others.join(", ")} (--name)`;
+  terminal.line(wasThere ? `${labTitle(name)} is gone` : `there was no lab ${name}${rest}`);
+  return 0;
+}

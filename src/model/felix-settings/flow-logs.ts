@@ -1,0 +1,35 @@
+// Settings: records of connections.
+import { choice, flag, onOff, pointerText, seconds } from "./scalar-types.ts";
+import { setting } from "./setting.ts";
+
+const NO_COLLECTOR = { noEffect: "there is no flow log collector" } as const;
+
+export const flowLogSettings = {
+  FlowLogsGoldmaneServer: setting(
+    "flowLogsGoldmaneServer",
+    pointerText,
+    "",
+    "Address of Goldmane. If set, rules log their verdicts on new connections",
+  ),
+  FlowLogsLocalReporter: setting(
+    "flowLogsLocalReporter",
+    onOff,
+    "Disabled",
+    "Report flows to a socket on the host. If enabled, rules log their verdicts on new connections",
+  ),
+  FlowLogsFlushInterval: setting("flowLogsFlushInterval", seconds, "300", "Interval of flow log exports", NO_COLLECTOR),
+  FlowLogsCollectorDebugTrace: setting(
+    "flowLogsCollectorDebugTrace",
+    flag,
+    "false",
+    "Detailed log of the flow log collector",
+    NO_COLLECTOR,
+  ),
+  FlowLogsPolicyEvaluationMode: setting(
+    "flowLogsPolicyEvaluationMode",
+    choice("None", "Continuous"),
+    "Continuous",
+    "Whether policies that are not yet enforced are evaluated again for connections that exist",
+    NO_COLLECTOR,
+  ),
+};

@@ -1,0 +1,18 @@
+export { type BgpConfiguration, DEFAULT_ROUTE_PRIORITY, readBgpConfiguration } from "./bgp-configuration.ts";
+export { type BgpFilter, type BgpFilterOperation, type BgpFilterRule, readBgpFilter } from "./bgp-filter.ts";
+export { type BgpPeer, isForNode, readBgpPeer } from "./bgp-peer.ts";
+export { countSliceMembers, type EndpointSlice, readEndpointSlice } from "./endpoint-slice.ts";
+export { readFelixConfiguration } from "./felix-configuration.ts";
+export type { NodeSelector, SecretRef } from "./fields.ts";
+export { readHostEndpoint } from "./host-endpoint.ts";
+export { isDatastoreReady, readClusterInformation } from "./cluster-information.ts";
+export { type IpPool, readPool } from "./ip-pool.ts";
+export { readReservedCidrs } from "./ip-reservation.ts";
+export { readSyncLabels } from "./kube-controllers-configuration.ts";
+export { readService, type Service } from "./kubernetes-service.ts";
+export { type LiveMigration, type MigratingWorkload, readLiveMigration } from "./live-migration.ts";
+export { type Node, readNode, tunnelAddresses } from "./node.ts";
+export { readPolicyTarget } from "./policy.ts";
+export { readProfileLabels } from "./profile.ts";
+export { readServiceAccountName, readWorkloadAddresses, readWorkloadNameFields } from "./workload-endpoint.ts";
+export { affects, ignoreUnreadable, type OnUnreadable, rejectUnreadable } from "./unreadable.ts";

@@ -1,0 +1,26 @@
+// The fields of a resource as stored, and copies of a resource with some of them changed. All other fields stay, including
+// those that this program does not know.
+import type { KindName } from "./kinds.ts";
+import type { Resource } from "./resource.ts";
+
+type Fields = Readonly<Record<string, unknown>>;
+
+/** For code that compares, shows or merges fields. Code that uses their values calls the reader of the kind. */
+export const specFields = (resource: { readonly spec?: unknown }): Fields => fieldsOf(resource.spec);
+
+/** Replaces fields of the spec; a field that is undefined is removed. */
+export const withSpecFields = <K extends KindName>(resource: Resource<K>, fields: object): Resource<K> => ({
+  ...resource,
+  spec: merged(resource.spec, fields),
+});
+
+/** Replaces fields of the status; a field that is undefined is removed. */
+export const withStatusFields = <K extends KindName>(resource: Resource<K>, fields: object): Resource<K> => ({
+  ...resource,
+  status: merged(resource.status, fields),
+});
+
+const fieldsOf = (value: unknown): Fields => (typeof value === "object" && value !== null ? (value as Fields) : {});
+
+const merged = (before: unknown, fields: object): Fields =>
+  Object.fromEntries(Object.entries({ ...fieldsOf(before), ...fields }).filter(([, value]) => value !== undefined));

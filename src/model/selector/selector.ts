@@ -1,0 +1,18 @@
+// The selector language: `role == "db" && !has(test)`. A selector that is kept is a `ParsedSelector`; a `Selector` is its
+// tree, to be composed, printed, compiled, or searched for the labels that it restricts.
+export {
+  ALL_SELECTOR,
+  conjunction,
+  type LabelTest,
+  mapLeaves,
+  negate,
+  prefixLabels,
+  type Selector,
+  type SelectorLeaf,
+} from "./ast.ts";
+export { compileSelector, type LabelLookup, lookupIn, type Matcher, matchesSelector } from "./compile.ts";
+export { SelectorError } from "./lex.ts";
+export { parseSelector, tryParseSelector } from "./parse.ts";
+export { ParsedSelector } from "./parsed-selector.ts";
+export { hashedId, lengthLimitedId, printSelector, uniqueId, writeSelector } from "./print.ts";
+export { type LabelRestrictions, labelRestrictions } from "./restrictions.ts";

@@ -1,0 +1,97 @@
+// The small modes of calico-node: each does one thing by its flag.
+import { chownSync, mkdirSync, readdirSync } from "node:fs";
+import { join } from "node:path";
+import { keepTokenFresh } from "../../cni/index.ts";
+import { aborted } from "../../lib/retry.ts";
+import { monitorAddresses } from "../startup/address-monitor.ts";
+import { NodeFailure } from "../failure.ts";
+import { runMode } from "../mode.ts";
+import { completeStartup, shutDown } from "../startup/network-condition.ts";
+import { openNodeDatastore } from "../node-datastore.ts";
+import { nodeName } from "../startup/node-name.ts";
+import { type Check, CHECKS, probeAll } from "./probes.ts";
+import { CNI_KUBECONFIG, readSettings } from "../settings.ts";
+import { runUntilSignal } from "../signals.ts";
+import { reportStatus } from "../bgp/status-reporter.ts";
+
+/** `-felix-live`, `-bird-ready`, …: exit 0 when all asked for are fine. */
+export async function health(checks: readonly Check[], thresholdMs: number): Promise<number> {
+  const fault = await probeAll(
+    CHECKS.filter((check) => checks.includes(check)),
+    { env: process.env, thresholdMs },
+  );
+  if (fault === undefined) return 0;
+  console.log(fault);
+  return 1;
+}
+
+export function monitor(): Promise<number> {
+  return runMode("the node's addresses cannot be watched", async (log) => {
+    const settings = readSettings(process.env);
+    const name = nodeName({ env: process.env, file: settings.nodenameFile }, log);
+    await runUntilSignal(async (signal) => {
+      await using opened = await openNodeDatastore(process.env, { log, retryUntil: signal });
+      await monitorAddresses(opened.store, name, settings, log, signal);
+    });
+  });
+}
+
+/** `-status-reporter`: answers who asks about this node. */
+export function statusReporter(): Promise<number> {
+  return runMode("the node's status cannot be reported", async (log) => {
+    const node = process.env["NODENAME"] ?? "";
+    if (node === "") throw new NodeFailure("NODENAME environment is not set");
+    await runUntilSignal(async (signal) => {
+      await using opened = await openNodeDatastore(process.env, { log, retryUntil: signal });
+      await reportStatus({ env: process.env, store: opened.store, node, log }, signal);
+    });
+  });
+}
+
+/** `-monitor-token`: the CNI plugin's credentials on the host, renewed before they run out. */
+export function monitorToken(): Promise<number> {
+  return runMode("the CNI plugin's token cannot be renewed", (log) =>
+    runUntilSignal(async (signal) => {
+      await keepTokenFresh({ env: process.env, log, signal, path: CNI_KUBECONFIG });
+      if (!signal.aborted)
+        throw new NodeFailure("there is no Kubernetes here: KUBERNETES_SERVICE_HOST and _PORT are not set");
+    }),
+  );
+}
+
+/** `-complete-startup`: then sleeps, since whoever runs it would start it again. */
+export function complete(): Promise<number> {
+  return runMode("the start could not be completed", async (log) => {
+    const settings = readSettings(process.env);
+    const name = nodeName({ env: process.env, file: settings.nodenameFile }, log);
+    await runUntilSignal(async (signal) => {
+      await completeStartup(settings, name, log, signal);
+      await aborted(signal);
+    });
+  });
+}
+
+/** `-shutdown`: whoever runs it stops the node anyway, so it always goes well. */
+export async function shutdown(): Promise<number> {
+  await runMode("shutdown was not told", async (log) => {
+    const settings = readSettings(process.env);
+    await shutDown(settings, nodeName({ env: process.env, file: settings.nodenameFile }, log), log);
+  });
+  return 0;
+}
+
+/** `-hostpath-init`: the host's folders, for a node that does not run as root. */
+export function hostpathInit(text = process.env["NODE_USER_ID"] ?? "1000", root = "/"): number {
+  const user = /^\d+$/.test(text) ? Number(text) : Number.NaN;
+  if (Number.isNaN(user)) throw new NodeFailure(`NODE_USER_ID=${text} is no user id`);
+  for (const folder of ["var/lib/calico", "var/run/calico", "var/log/calico"]) {
+    const path = join(root, folder);
+    mkdirSync(path, { recursive: true, mode: 0o700 });
+    chownSync(path, user, user);
+  }
+  const cni = join(root, "var/log/calico/cni");
+  mkdirSync(cni, { recursive: true, mode: 0o700 });
+  for (const file of readdirSync(cni, { recursive: true, encoding: "utf8" })) chownSync(join(cni, file), user, user);
+  chownSync(cni, user, user);
+  return 0;
+}
