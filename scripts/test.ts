@@ -66,7 +66,8 @@ const after: readonly Stage[] = [
   {
     name: "fuzz",
     what: "ten seconds for every parser of foreign bytes",
-    run: (out) => script(out, "../test/fuzz/run.ts"),
+    // A fixed seed, so that a commit that passed once passes again. `make fuzz` draws a new seed for each run.
+    run: (out) => script(out, "../test/fuzz/run.ts", ["--seed=1"]),
   },
   {
     name: "parity",

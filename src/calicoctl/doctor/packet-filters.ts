@@ -60,7 +60,7 @@ export function parseLegacySave(family: "ip" | "ip6", text: string): readonly Fi
     const chains = new Map<string, Chain>();
     for (const line of lines) {
       const [, name = "", policy = ""] = /^:(\S+) (\S+)/.exec(line) ?? [];
-      const [, chain = "", rule = ""] = /^-A (\S+) ?(.*)$/.exec(line) ?? [];
+      const [, chain = "", rule = ""] = /^-A (\S+) ?(.*)/s.exec(line) ?? [];
       if (name !== "") chains.set(name, { rules: [], ...(policy === "-" ? {} : { hook: name.toLowerCase(), policy }) });
       if (chain !== "") chains.get(chain)?.rules.push(rule);
     }

@@ -1,7 +1,7 @@
 // Mutations of JSON values: other types, limits, missing and foreign fields, deep nesting. The input may have lines of
 // other text before or between; then one line is changed.
 import type { Random } from "../random.ts";
-import type { MutationContext, Structure } from "./structure.ts";
+import { MOST_INPUT_BYTES, type MutationContext, type Structure } from "./structure.ts";
 import { NUMBERS, text } from "./text.ts";
 
 /** Changes one value of a JSON document. One change in six is one of text. */
@@ -31,7 +31,8 @@ function mutateJson(source: string, context: MutationContext): string | undefine
   const holder = { root };
   const { random } = context;
   const place = pickPlace(holder, random);
-  mutatePlace(place, context);
+  // More copies would be cut off again, after minutes for a deep value.
+  mutatePlace(place, context, Math.ceil(MOST_INPUT_BYTES / source.length));
   return JSON.stringify(holder.root);
 }
 
@@ -63,7 +64,7 @@ const KEYS: readonly [string, ...string[]] = [
   "A".repeat(300),
 ];
 
-function mutatePlace({ holder, key }: Place, context: MutationContext): void {
+function mutatePlace({ holder, key }: Place, context: MutationContext, mostCopies: number): void {
   const { random } = context;
   const value = (holder as Record<string, unknown>)[key];
   switch (random.below(8)) {
@@ -73,7 +74,7 @@ function mutatePlace({ holder, key }: Place, context: MutationContext): void {
       return;
     case 1: // another name for the same value
       if (!Array.isArray(holder)) return define(holder, newKey(context), value);
-      holder.splice(Number(key), 0, ...Array.from({ length: random.below(random.oneIn(8) ? 2000 : 5) }, () => value));
+      holder.splice(Number(key), 0, ...Array.from({ length: Math.min(copyCount(random), mostCopies) }, () => value));
       return;
     case 2: // a value of another input
       return define(holder, String(key), foreignValue(context));
@@ -89,6 +90,8 @@ function mutatePlace({ holder, key }: Place, context: MutationContext): void {
       define(holder, String(key), otherValue(random));
   }
 }
+
+const copyCount = (random: Random): number => random.below(random.oneIn(8) ? 2000 : 5);
 
 function otherValue(random: Random): unknown {
   const raw = random.pick(NUMBERS);
