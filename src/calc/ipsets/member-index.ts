@@ -26,31 +26,36 @@ class Item extends LabelItem {
 }
 const NO_NETS: readonly Cidr[] = [];
 const NO_PORTS: readonly EndpointPort[] = [];
+const NO_NAMES: readonly string[] = [];
 const NO_ITEMS: ReadonlySet<Item> = new Set();
+const NO_SETS: readonly IpSet[] = [];
 
 class SetSelector extends SelectorEntry {
-  readonly #addressSets = new Set<IpSet>();
+  /** At most one element: the ID of such a set depends only on the selector. */
+  #addressSets: readonly IpSet[] = NO_SETS;
   /** Sets of named ports, by port name. */
   readonly #portSets = new Map<string, Set<IpSet>>();
 
   addSet(set: IpSet): void {
-    if (set.port === undefined) this.#addressSets.add(set);
+    if (set.port === undefined) this.#addressSets = [set];
     else addTo(this.#portSets, set.port.name, set);
   }
 
   deleteSet(set: IpSet): void {
-    this.#addressSets.delete(set);
-    if (set.port !== undefined) deleteFrom(this.#portSets, set.port.name, set);
+    if (set.port === undefined) this.#addressSets = NO_SETS;
+    else deleteFrom(this.#portSets, set.port.name, set);
   }
 
   get hasSets(): boolean {
-    return this.#addressSets.size > 0 || this.#portSets.size > 0;
+    return this.#addressSets.length > 0 || this.#portSets.size > 0;
   }
 
   /** The sets that the item contributes to. */
-  *setsFor({ ports }: Pick<Item, "ports">): Generator<IpSet> {
-    yield* this.#addressSets;
-    if (this.#portSets.size > 0) for (const name of portNames(ports)) yield* this.#portSets.get(name) ?? [];
+  setsFor({ ports }: Pick<Item, "ports">): readonly IpSet[] {
+    if (this.#portSets.size === 0 || ports.length === 0) return this.#addressSets;
+    const sets = [...this.#addressSets];
+    for (const name of portNames(ports)) for (const set of this.#portSets.get(name) ?? NO_SETS) sets.push(set);
+    return sets;
   }
 }
 interface IpSet {
@@ -238,8 +243,10 @@ function contributionSize(set: IpSet, item: Pick<Item, "nets" | "ports">): numbe
 const MAX_UNINDEXED_PORTS = 8;
 const portIndexes = new WeakMap<readonly EndpointPort[], ReadonlyMap<string, readonly EndpointPort[]>>();
 
-const portNames = (ports: readonly EndpointPort[]): Iterable<string> =>
-  ports.length <= MAX_UNINDEXED_PORTS ? new Set(ports.map(({ name }) => name)) : portIndex(ports).keys();
+function portNames(ports: readonly EndpointPort[]): Iterable<string> {
+  if (ports.length === 0) return NO_NAMES; // by far the most frequent case
+  return ports.length <= MAX_UNINDEXED_PORTS ? new Set(ports.map(({ name }) => name)) : portIndex(ports).keys();
+}
 
 const portsNamed = (ports: readonly EndpointPort[], name: string): readonly EndpointPort[] =>
   ports.length <= MAX_UNINDEXED_PORTS ? ports.filter((port) => port.name === name) : (portIndex(ports).get(name) ?? []);

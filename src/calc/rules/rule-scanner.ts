@@ -42,7 +42,7 @@ class TooManySets extends Error {
 
 const DENY: Rule = { action: "deny", source: {}, destination: {} };
 
-type Sets = ReadonlyMap<IpSetId, IpSetSpec>;
+type Sets = Map<IpSetId, IpSetSpec>;
 const NO_SETS: Sets = new Map();
 
 interface UsedSet {
@@ -56,9 +56,11 @@ interface UsedSet {
 /** A policy or profile with its converted rules. */
 interface RuleOwner {
   readonly namespace: NamespaceUsage | undefined;
+  /** The sets that its rules use. */
   readonly sets: Sets;
-  readonly counted: Map<IpSetId, IpSetSpec>;
-  readonly filled: Map<IpSetId, IpSetSpec>;
+  /** The sets that are counted and filled for it: `sets` itself or NO_SETS, except while work is left for `settle`. */
+  counted: Sets;
+  filled: Sets;
   /** Whether the members of its sets are part of the namespace's usage. */
   isUsageKnown: boolean;
   readonly emit: (isOverLimit: boolean) => void;
@@ -206,7 +208,16 @@ export class RuleScanner {
   #updateNamespace(namespace: NamespaceUsage): void {
     if (!namespace.update(this.#memberCount)) return;
     this.#listener.onNamespaceLimit(namespace.name, namespace.state);
-    for (const id of namespace.policies) this.#unsettledOwners.add(id);
+    for (const id of namespace.policies) this.#unsettle(id);
+  }
+
+  #unsettle(id: string): void {
+    const owner = this.#owners.get(id);
+    if (owner === undefined) return;
+    // Copied, because `settle` changes them step by step.
+    owner.counted = new Map(owner.counted);
+    owner.filled = new Map(owner.filled);
+    this.#unsettledOwners.add(id);
   }
 
   #setOwner(id: string, namespaceName: string | undefined, sets: Sets, emit: RuleOwner["emit"]): void {
@@ -215,10 +226,10 @@ export class RuleScanner {
     namespace?.policies.add(id);
     namespace?.use(sets);
     if (before !== undefined) this.#leaveNamespace(id, before, namespace);
-    const { counted = new Map(), filled = new Map() } = before ?? {};
+    const { counted = NO_SETS, filled = NO_SETS } = before ?? {};
     this.#owners.set(id, { namespace, sets, counted, filled, isUsageKnown: false, emit });
     if (namespace !== undefined) this.#unsettledNamespaces.add(namespace);
-    this.#unsettledOwners.add(id);
+    this.#unsettle(id);
   }
 
   #deleteOwner(id: string, emit: () => void): void {
@@ -246,10 +257,12 @@ export class RuleScanner {
   }
 
   #count(owner: RuleOwner, id: IpSetId, spec: IpSetSpec): void {
-    owner.counted.set(id, spec);
     const known = this.#sets.get(id);
     const set = known ?? { spec, users: 0, fillers: 0 };
     set.users++;
+    // Thousands of policies may use the same set, so they share its definition.
+    owner.sets.set(id, set.spec);
+    owner.counted.set(id, set.spec);
     if (known === undefined) {
       this.#sets.set(id, set);
       this.#listener.onIpSetUsed(spec);
@@ -266,16 +279,16 @@ export class RuleScanner {
   #release(owner: RuleOwner, { toCount, toFill }: { readonly toCount: Sets; readonly toFill: Sets }): void {
     for (const [id, spec] of owner.filled) {
       if (toFill.has(id)) continue;
-      owner.filled.delete(id);
       const set = this.#sets.get(id);
       if (set !== undefined && --set.fillers === 0) this.#listener.onIpSetInactive(spec);
     }
+    owner.filled = toFill;
     for (const id of owner.counted.keys()) {
       if (toCount.has(id)) continue;
-      owner.counted.delete(id);
       const set = this.#sets.get(id);
       if (set !== undefined && --set.users === 0) this.#unusedSets.add(set);
     }
+    owner.counted = toCount;
   }
 
   #convertPolicy(key: PolicyKey, policy: Policy, used: Map<IpSetId, IpSetSpec>): ConvertedRules {
