@@ -42,6 +42,7 @@ export const CALICO: Command = {
     about: "Run a cluster on this machine, manage a cluster, or run components of Calico.",
     details: "A container runtime calls this program as its CNI plugin, with CNI_COMMAND in the environment.",
     ...rootGrammar,
+    exitCodes: { 0: "done", 1: "failed" },
     load: async () => ({ run: runRoot }),
   }),
   examples: [

@@ -21,6 +21,7 @@ export const IPAM_PLUGIN: Command = {
     about: "The IPAM plugin of Calico for container runtimes (CNI).",
     details: ABOUT_RUNTIMES,
     ...ipamPluginGrammar,
+    exitCodes: { 0: "done", 1: "failed" },
     load: async () => ({ run: (await import("./plugin-flags.ts")).runIpamFlags }),
   }),
   style: "go",
@@ -40,6 +41,7 @@ export const NETWORK_PLUGIN: Command = {
     about: "The network plugin of Calico for container runtimes (CNI).",
     details: ABOUT_RUNTIMES,
     ...networkPluginGrammar,
+    exitCodes: { 0: "done", 1: "failed" },
     load: async () => ({ run: (await import("./plugin-flags.ts")).runNetworkFlags }),
   }),
   style: "go",
@@ -60,6 +62,7 @@ export const CNI_SERVICE: Command = command({
   name: "cni-service",
   about: "Run the CNI service without the node agent, for tests and benchmarks.",
   ...serviceGrammar,
+  exitCodes: { 0: "stopped by a signal", 1: "failed" },
   load: () => import("./service/service-command.ts"),
 });
 
@@ -74,6 +77,7 @@ export const INSTALL: Command = command({
   UPDATE_CNI_BINARIES: false keeps programs that exist
   SKIP_CNI_BINARIES: plugins that are not installed, separated by commas
   SLEEP: false ends the program after the installation; otherwise it continues to renew credentials`,
+  exitCodes: { 0: "installed", 1: "failed" },
   extraArgumentHint: () => "Settings are environment variables.",
   load: () => import("./install/install.ts"),
 });

@@ -30,6 +30,11 @@ export const CONTROLLERS: Command = command({
   about: "Run the controllers that keep Calico resources consistent with Kubernetes.",
   details: "Other settings are environment variables and the resource KubeControllersConfiguration.",
   ...controllersGrammar,
+  exitCodes: {
+    1: "failed",
+    129: "restart requested, if CALICO_KUBE_CONTROLLERS_INNER is 1",
+    255: "stopped by a signal, as in Calico",
+  },
   load: () => import("./program.ts"),
 });
 
@@ -45,9 +50,10 @@ export const checkStatusGrammar = {
 export const CHECK_STATUS: Command = {
   ...command({
     name: "check-status",
-    about: "Check the health of calico-kube-controllers, for probes; exit code 1 if it is not healthy.",
+    about: "Check the health of calico-kube-controllers, for probes.",
     usage: ["-r [-f=<FILE>]", "-l [-f=<FILE>]", "-v"],
     ...checkStatusGrammar,
+    exitCodes: { 0: "healthy", 1: "not healthy" },
     examples: [{ line: "-r", about: "The readiness probe." }],
     load: () => import("./check-status.ts"),
   }),

@@ -34,8 +34,10 @@ import { screenWriter } from "./logging/writers.ts";
 import { dataplaneMetrics } from "./metrics/dataplane-metrics.ts";
 import { linuxMetrics, wireguardMetrics } from "./metrics/linux-metrics.ts";
 import { graphMetrics } from "./metrics/graph-metrics.ts";
+import { logCounts } from "./metrics/log-metrics.ts";
 import { MetricsServer } from "./metrics/metrics-server.ts";
 import { processMetrics } from "./metrics/process-metrics.ts";
+import { reportViewAge } from "./metrics/view-age.ts";
 import { EXIT_ABNORMAL, failure, restart, Shutdown } from "./shutdown.ts";
 import { handleSignals } from "./signals.ts";
 import { ownerSwapper } from "./status/ipam-owners.ts";
@@ -43,7 +45,7 @@ import { OwnNodeReporter } from "./status/own-node.ts";
 import { ProgrammedRevisions } from "./status/programmed.ts";
 import { RejectedRulesReporter } from "./status/rejected-rules.ts";
 import { createStatusReporters } from "./status/reporters.ts";
-import { openSource, type Source } from "./syncer-source.ts";
+import { openSource } from "./syncer-source.ts";
 import { WireguardStart } from "./wireguard-start.ts";
 
 const GRAPH_TIMEOUT_MS = 30_000;
@@ -303,31 +305,5 @@ function builtInUpdates(): readonly GraphUpdate[] {
   return profileProcessor.process({ key, value: DEFAULT_ALLOW_PROFILE }, () => {}) as readonly GraphUpdate[];
 }
 
-/**
- * Reports how old the view of the datastore is. Felix stays ready when it loses the datastore, because it continues to
- * enforce its last view.
- */
-function reportViewAge(
-  source: Pick<Source, "viewAgeMs">,
-  { health, registry }: { readonly health: HealthAggregator; readonly registry: MetricsRegistry },
-): void {
-  const seconds = () => Math.round(source.viewAgeMs / 1000);
-  health.annotate("CalculationGraph", () => (seconds() === 0 ? "" : `view of the datastore is ${seconds()} s old`));
-  registry.collect(
-    "felix_datastore_view_age_seconds",
-    "Seconds since the connection to the datastore or Typha was lost; 0 while connected.",
-    "gauge",
-    () => [[{}, seconds()]],
-  );
-}
-
 const healthAddress = (config: FelixConfig) =>
   config.HealthEnabled ? { host: config.HealthHost, port: config.HealthPort } : undefined;
-
-function logCounts(registry: MetricsRegistry): { dropped(): void; failed(): void } {
-  const dropped = registry.counter("felix_logs_dropped", "Log lines dropped because a destination was too slow.");
-  const failed = registry.counter("felix_log_errors", "Log lines that could not be written.");
-  dropped.add(0);
-  failed.add(0);
-  return { dropped: () => dropped.add(), failed: () => failed.add() };
-}

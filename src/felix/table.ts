@@ -22,6 +22,11 @@ export const FELIX: Command = commandsWith({})({
   name: "calico-felix",
   about: "Run Felix, the agent that programs policy and routes on this host.",
   ...felixGrammar,
+  exitCodes: {
+    1: "failed, or stopped by a signal",
+    2: "wrong usage, or the shutdown took too long",
+    129: "restart requested, such as for a changed setting",
+  },
   examples: [{ line: "--dump", about: "Print what would be programmed." }],
   load: () => import("./program.ts"),
 });

@@ -166,6 +166,7 @@ export const LAB: Command = {
   name: "lab",
   about: "Run a cluster in network namespaces on this machine.",
   globalFlags: GLOBAL_FLAGS,
+  exitCodes: { 0: "done", 1: "failed", 2: "wrong usage, or impossible in this lab", 130: "interrupted" },
   examples: [
     { line: "up", about: "Three hosts with three pods each." },
     { line: "matrix", about: "Which pods can connect to which." },
@@ -198,7 +199,8 @@ export const LAB: Command = {
     command({
       name: "status",
       section: CLUSTER,
-      about: "Show the state of every host; exit code 3 if one is not ready.",
+      about: "Show the state of every host.",
+      exitCodes: { 0: "all hosts are ready", 1: "failed", 3: "a host is not ready" },
       ...statusGrammar,
       extraArgumentHint,
       examples: [{ line: "-o json", about: "The same for scripts." }],
@@ -229,6 +231,7 @@ export const LAB: Command = {
       name: "exec",
       section: WORK,
       about: "Run a command on a host or in a pod.",
+      details: "The exit code is that of the command.",
       ...execGrammar,
       examples: [
         { line: "node1 -- calicoctl node status", about: "BGP sessions of node1." },

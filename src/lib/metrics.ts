@@ -6,6 +6,13 @@ export type MetricLabels = Readonly<Record<string, string>>;
 const NO_LABELS: MetricLabels = {};
 type MetricType = "counter" | "gauge" | "summary";
 
+export interface MetricDescription {
+  readonly name: string;
+  readonly help: string;
+  readonly type: MetricType;
+  readonly labels: readonly string[];
+}
+
 interface Family {
   readonly name: string;
   readonly help: string;
@@ -34,6 +41,16 @@ export class MetricsRegistry {
       *samples() {
         for (const [labels, value] of read()) yield { labels, value };
       },
+    });
+  }
+
+  /** Returns all metrics, with the names of the labels that their current samples have. */
+  describe(): readonly MetricDescription[] {
+    return [...this.#families.values()].map((family) => {
+      const labels = new Set([...family.samples()].flatMap((sample) => Object.keys(sample.labels)));
+      labels.delete("quantile");
+      const { name, help, type } = family;
+      return { name, help, type, labels: [...labels] };
     });
   }
 

@@ -84,6 +84,7 @@ export const NODE: Command = {
   ...command({
     name: "calico-node",
     about: "Run the whole node, one of its parts, or probes.",
+    exitCodes: { 0: "done, stopped by a signal, or the probe succeeded", 1: "failed, or the probe failed" },
     usage: ["", "PART [options]", "PROBE... [-threshold-time=<DURATION>]"],
     ...nodeGrammar,
     examples: [
@@ -127,6 +128,7 @@ export const COMPONENT: Command = {
   name: "component",
   about: "Run one component of the node, by the names that newer releases of Calico use.",
   style: "go",
+  exitCodes: { 0: "done, or stopped by a signal", 1: "failed" },
   commands: [
     { ...FELIX, name: "felix" },
     command({
@@ -155,6 +157,12 @@ export const COMPONENT: Command = {
           name: "init",
           about: "Mount bpffs and cgroup2.",
           ...initGrammar,
+          exitCodes: {
+            0: "mounted",
+            2: "wrong usage, or bpffs cannot be mounted",
+            3: "cgroup2 cannot be mounted",
+            4: "the eBPF route to the API server is not supported",
+          },
           load: async () => ({ run: (await modes()).initComponent }),
         }),
         command({
@@ -232,6 +240,7 @@ export const HEALTH: Command = command({
   name: "health",
   about: "Check the health of any program of Calico over HTTP, for probes.",
   ...healthGrammar,
+  exitCodes: { 0: "healthy", 1: "not healthy" },
   examples: [{ line: "--port=9099 --type=liveness", about: "The liveness of Felix." }],
   load: () => import("./commands/health-command.ts"),
 });

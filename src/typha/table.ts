@@ -22,6 +22,7 @@ export const TYPHA: Command = {
     about: "Run Typha, which distributes the contents of the datastore to many agents.",
     usage: ["[-c <FILE> | --config-file=<FILE>]", "version"],
     ...typhaGrammar,
+    exitCodes: { 0: "stopped by a signal" },
     load: () => import("./program.ts"),
   }),
   commands: [

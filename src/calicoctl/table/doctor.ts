@@ -17,9 +17,8 @@ export const doctorCommand: Command = command({
   usage: ["[--output=<OUTPUT>] [--no-host] [--from=<DIR>] [--config=<CONFIG>]"],
   ...doctorGrammar,
   details: `It reads the datastore and, on a node, the host on which it runs; it changes nothing. Examining the host needs
-root. The first line names the hosts that were examined.
-
-Exit code: 0 nothing found, 3 something found, 1 some or all checks could not run, 2 wrong usage.`,
+root. The first line names the hosts that were examined.`,
+  exitCodes: { 0: "nothing found", 1: "some or all checks could not run", 3: "something found" },
   examples: [
     { line: "", about: "Examine the cluster and this host." },
     { line: "--from backup/", about: "Examine the resources in a directory." },

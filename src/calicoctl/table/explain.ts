@@ -44,9 +44,8 @@ export const explainCommand: Command = command({
   ],
   ...explainGrammar,
   details: `The directory of --from may contain Calico resources and the pods, namespaces, service accounts, nodes, network
-policies and endpoint slices of Kubernetes.
-
-Exit code: 0 allowed, 3 denied, 1 could not decide, 2 wrong usage.`,
+policies and endpoint slices of Kubernetes.`,
+  exitCodes: { 0: "allowed", 1: "could not decide", 3: "denied" },
   examples: [
     { line: "shop/frontend shop/database -p 5432", about: "From one pod to another, TCP port 5432." },
     { line: "10.0.0.5 shop/frontend --protocol icmp", about: "A ping from an address." },

@@ -25,6 +25,7 @@ export const ROOT: Command = {
     load: () => import("../commands/root.ts"),
   }),
   style: "docopt",
+  exitCodes: { 0: "done", 1: "failed, completely or in part" },
   globalFlags: GLOBAL_FLAGS,
   commands: [
     ...resourceCommands,

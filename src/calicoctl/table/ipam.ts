@@ -79,11 +79,12 @@ export const ipamGroup: Command = {
   commands: [
     command({
       name: "check",
-      about: "Compare the addresses that are allocated with those in use; exit code 3 if there is a problem.",
+      about: "Compare the addresses that are allocated with those in use.",
       usage: ["[--show-all-ips] [--show-problem-ips] [-o <FILE>] [--fix [--yes]] [--config=<CONFIG>]"],
       ...checkGrammar,
       details:
-        "Finds addresses that are allocated to nobody, used without allocation or by two owners, handles and blocks that disagree, and blocks whose owner is gone. Exit code 0: no problem, 3: problems, 1: could not check.",
+        "Finds addresses that are allocated to nobody, used without allocation or by two owners, handles and blocks that disagree, and blocks whose owner is gone.",
+      exitCodes: { 0: "no problem", 1: "could not check", 3: "problems" },
       examples: [
         { line: "--show-problem-ips", about: "List the addresses that have a problem." },
         { line: "--fix", about: "Repair the problems, after confirmation." },

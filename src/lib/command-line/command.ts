@@ -107,6 +107,8 @@ export interface Example {
   readonly about: string;
 }
 
+export type ExitCodes = Readonly<Record<number, string>>;
+
 export interface Command extends Grammar {
   readonly name: string;
   /** One sentence. */
@@ -125,6 +127,11 @@ export interface Command extends Grammar {
   readonly style?: FlagStyle;
   /** Advice for a user who gives this argument, which is one too many. */
   readonly extraArgumentHint?: (argument: string) => string;
+  /**
+   * Meanings of the exit codes, without a full stop. Apply to the commands below as well, unless they declare their own.
+   * Code 2 means wrong usage in every program and is not declared, unless a command uses it for something else.
+   */
+  readonly exitCodes?: ExitCodes;
   /** The table of another program, which parses the words after this command's name. */
   readonly program?: () => Promise<Command>;
   /** Absent in a command that only has sub-commands: without one of them it prints its help text. */

@@ -1,6 +1,14 @@
 // Renders usage lines and help texts from the tables of command.ts, wrapped to the width of the terminal.
 import { wrap } from "../terminal/wrap.ts";
-import { type Argument, type Command, dashes, type Flag, type FlagStyle, type FlagTable } from "./command.ts";
+import {
+  type Argument,
+  type Command,
+  dashes,
+  type ExitCodes,
+  type Flag,
+  type FlagStyle,
+  type FlagTable,
+} from "./command.ts";
 import { alternatives, HELP } from "./parse.ts";
 
 /** A command in the place where the user found it. */
@@ -28,6 +36,7 @@ export function helpText(shown: ShownCommand, width: number): string {
     paragraphs(command.about, width),
     usageLines(shown, width),
     command.details === undefined ? "" : paragraphs(command.details, width),
+    command.exitCodes === undefined ? "" : paragraphs(exitCodeLine(command.exitCodes), width),
     section("Arguments", [...visible, ...rest], width),
     ...bySection(commands, "Commands").map(([title, list]) =>
       section(
@@ -43,6 +52,14 @@ export function helpText(shown: ShownCommand, width: number): string {
   ]
     .filter((part) => part !== "")
     .join("\n");
+}
+
+/** Adds code 2, which every program uses for wrong usage. */
+export const withUsageCode = (codes: ExitCodes): ExitCodes => ({ 2: "wrong usage", ...codes });
+
+function exitCodeLine(codes: ExitCodes): string {
+  const meanings = Object.entries(withUsageCode(codes)).map(([code, meaning]) => `${code} ${meaning}`);
+  return `Exit code: ${meanings.join(", ")}.`;
 }
 
 /** The forms of the command, each beginning on a line of its own. */

@@ -19,9 +19,9 @@ const settings = Object.entries<FelixSetting>(FELIX_SETTINGS);
 const SRC = join(import.meta.dir, "../..");
 const HERE = "model/felix-settings/";
 /** Typha's own settings, some of which have the names of Felix's. */
-const TYPHA_SETTINGS = "typha/config.ts";
+const TYPHA_SETTINGS = ["typha/config.ts", "typha/environment-variables.ts"];
 const sources = readdirSync(SRC, { recursive: true, encoding: "utf8" })
-  .filter((file) => file.endsWith(".ts") && !file.endsWith(".test.ts") && file !== TYPHA_SETTINGS)
+  .filter((file) => file.endsWith(".ts") && !file.endsWith(".test.ts") && !TYPHA_SETTINGS.includes(file))
   .map((file) => ({ file, code: readFileSync(join(SRC, file), "utf8") }));
 const otherSources = sources.filter(({ file }) => !file.startsWith(HERE));
 

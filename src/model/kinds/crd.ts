@@ -7,6 +7,7 @@ import type { SchemaKind } from "../resources.ts";
 import { loadDefinition, SCHEMA_KINDS } from "../validation/schemas.ts";
 import { DESCRIPTIONS } from "./descriptions.ts";
 import { extras } from "./fields.ts";
+import { NESTED_DESCRIPTIONS, STATUS_DESCRIPTIONS } from "./nested-descriptions.ts";
 
 /** Kinds that are Kubernetes' own objects in that datastore: Node, Pod, and Namespace with ServiceAccount. */
 const NATIVE: readonly SchemaKind[] = ["Node", "WorkloadEndpoint", "Profile"];
@@ -22,9 +23,10 @@ export async function customResourceDefinition(kindName: SchemaKind): Promise<Js
     apiVersion: { type: "string" },
     kind: { type: "string" },
     metadata: { type: "object" },
-    spec: describe(openApi(definition.spec), DESCRIPTIONS[kindName] ?? {}),
+    spec: await describedSpec(kindName),
   };
-  if (definition.status !== undefined) properties["status"] = withoutDefaults(openApi(definition.status));
+  const status = await describedStatus(kindName);
+  if (status !== undefined) properties["status"] = status;
   const version: Json = {
     name: "v1",
     served: true,
@@ -48,6 +50,22 @@ export async function customResourceDefinition(kindName: SchemaKind): Promise<Js
       versions: [version],
     },
   };
+}
+
+/**
+ * Returns the OpenAPI schema of a kind's spec, with descriptions.
+ * @param defaults `all` includes those that calicoctl writes but the API server must not
+ */
+export async function describedSpec(kindName: SchemaKind, defaults: "served" | "all" = "served"): Promise<Json> {
+  const { spec } = await loadDefinition(kindName);
+  return describe(openApi(spec, defaults), { ...DESCRIPTIONS[kindName], ...NESTED_DESCRIPTIONS[kindName] });
+}
+
+/** Returns the OpenAPI schema of a kind's status, with descriptions; undefined if the kind has no status. */
+export async function describedStatus(kindName: SchemaKind): Promise<Json | undefined> {
+  const { status } = await loadDefinition(kindName);
+  if (status === undefined) return undefined;
+  return describe(withoutDefaults(openApi(status)), STATUS_DESCRIPTIONS[kindName] ?? {});
 }
 
 /** One kind has another name there than in the v3 API. */
@@ -84,12 +102,13 @@ function withoutDefaults(schema: Json): Json {
   return { ...kept, properties: Object.fromEntries(fields) };
 }
 
-function openApi(schema: z.ZodMiniType): Json {
+function openApi(schema: z.ZodMiniType, defaults: "served" | "all" = "served"): Json {
   const made = z.toJSONSchema(schema, {
     target: "openapi-3.0",
     io: "input",
     unrepresentable: "any",
-    override: ({ zodSchema, jsonSchema }) => refine(zodSchema as unknown as z.ZodMiniType, jsonSchema as Json),
+    override: ({ zodSchema, jsonSchema }) =>
+      refine(zodSchema as unknown as z.ZodMiniType, jsonSchema as Json, defaults),
   });
   return made as Json;
 }
@@ -102,7 +121,7 @@ const PLAIN_BOUNDS: ReadonlySet<unknown> = new Set([
   Number.MAX_SAFE_INTEGER,
 ]);
 
-function refine(schema: z.ZodMiniType, json: Json): void {
+function refine(schema: z.ZodMiniType, json: Json, defaults: "served" | "all"): void {
   for (const word of ["$schema", "additionalProperties", "propertyNames"] as const)
     if (word !== "additionalProperties" || typeof json[word] !== "object") delete json[word];
   for (const bound of ["minimum", "maximum"] as const) if (PLAIN_BOUNDS.has(json[bound])) delete json[bound];
@@ -111,7 +130,7 @@ function refine(schema: z.ZodMiniType, json: Json): void {
   if (schema._zod.def.type === "unknown") json["x-kubernetes-preserve-unknown-fields"] = true;
   if (Array.isArray(json["enum"]) && json["enum"].every((value) => Number.isInteger(value))) json["type"] = "integer";
   for (const [word, value] of Object.entries(extra.openapi ?? {})) {
-    if (value === undefined) delete json[word];
-    else json[word] = value;
+    if (value !== undefined) json[word] = value;
+    else if (word !== "default" || defaults === "served") delete json[word];
   }
 }

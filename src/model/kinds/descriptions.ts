@@ -65,6 +65,7 @@ export const DESCRIPTIONS: Partial<Record<SchemaKind, Texts>> = {
     policyTypes: "The directions the policy is about.",
   },
   Tier: tier,
+  Profile: { ...rules("ingress"), ...rules("egress") },
   IPPool: {
     cidr: "The pool's addresses. Cannot be changed.",
     vxlanMode: "Carry traffic between the pool's addresses in VXLAN: Never, Always, or CrossSubnet.",

@@ -60,6 +60,11 @@ const ask = (version: 4 | 6) => askBird(version, undefined, { routes: false });
 
 function renderBgpMetrics(facts: Facts, started: Date): string {
   const registry = new MetricsRegistry();
+  registerBgpMetrics(registry, facts, started);
+  return registry.render();
+}
+
+export function registerBgpMetrics(registry: MetricsRegistry, facts: Facts, started: Date): void {
   const families = ([4, 6] as const).map((version) => ({ version: String(version), facts: facts[version] }));
   const each = (read: (session: BirdSession) => number) =>
     families.flatMap(({ version, facts: bird }) =>
@@ -103,13 +108,11 @@ function renderBgpMetrics(facts: Facts, started: Date): string {
   registry.collect("bgp_route_updates_received", "Route updates received from the peer.", "counter", () =>
     each(({ updatesReceived }) => updatesReceived),
   );
-  const plan = readPlanInForce();
-  if (plan !== undefined)
-    gauge("bgp_plan_problems", "Objects left out of the BGP configuration in force.", () => [
-      [{}, plan.problems.length],
-    ]);
+  gauge("bgp_plan_problems", "Objects left out of the BGP configuration in force.", () => {
+    const plan = readPlanInForce();
+    return plan === undefined ? [] : [[{}, plan.problems.length]];
+  });
   addProcessMetrics(registry, started);
-  return registry.render();
 }
 
 const known = (bird: BirdFacts | undefined): readonly BirdSession[] =>

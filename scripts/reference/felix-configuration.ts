@@ -1,10 +1,11 @@
-// Generates docs/felix-configuration.md from the declarations of the settings.
-import { FELIX_SETTING_GROUPS, type FelixSetting } from "../../model/index.ts";
-import { CONFIG_SOURCES } from "./engine.ts";
+// Generates docs/reference/felix-configuration.md from the declarations of the settings.
+import { FELIX_SETTING_GROUPS, type FelixSetting } from "../../src/model/index.ts";
+import { CONFIG_SOURCES } from "../../src/felix/config/engine.ts";
+import { code, table } from "./markdown.ts";
 
 const INTRODUCTION = `# Felix configuration
 
-All settings of Felix. \`make felix-docs\` generates this page from the declarations in \`src/model/felix-settings/\`.
+All settings of Felix. \`make reference\` generates this page from the declarations in \`src/model/felix-settings/\`.
 
 A value comes from one of these sources, in order of precedence, lowest first: the default,
 ${Object.keys(CONFIG_SOURCES).join(", ")}.
@@ -22,35 +23,34 @@ ${Object.keys(CONFIG_SOURCES).join(", ")}.
 - Settings marked *local* are read only from the file and the environment. Those for the datastore connection are read
   from both. (Calico's datastore client ignores the environment variables.)
 - Felix restarts when a setting changes, which interrupts no traffic, unless the setting is marked *live*.
-- Settings marked *no effect* are accepted, because Calico has them, and passed to an external dataplane driver.
+- Settings with *no* in the column *Effect* are accepted, because Calico has them, and passed to an external dataplane
+  driver. calico-ts itself ignores them.
 `;
 
-export function documentSettings(): string {
+export function felixConfigurationPage(): string {
   const sections = Object.entries(FELIX_SETTING_GROUPS).map(([title, settings]) => {
     const rows = Object.entries<FelixSetting>(settings).map(([name, setting]) => row(name, setting));
-    return [`## ${title}`, "", "| Name | Field | Type | Default | Meaning | |", "|---|---|---|---|---|---|", ...rows];
+    const headings = ["Name", "Field", "Type", "Default", "Effect", "Meaning", "Marks"];
+    return `## ${title}\n\n${table(headings, rows)}`;
   });
-  return `${INTRODUCTION}\n${sections.map((lines) => lines.join("\n")).join("\n\n")}\n`;
+  return `${INTRODUCTION}\n${sections.join("\n\n")}\n`;
 }
 
-function row(name: string, setting: FelixSetting): string {
+function row(name: string, setting: FelixSetting): readonly string[] {
   const { type, field, source, meaning, noEffect } = setting;
   const marks = [
     ...(setting.isLocal ? ["local"] : []),
     ...(setting.isFatal ? ["fatal"] : []),
     ...(setting.rejectsNone ? ["not none"] : []),
     ...(setting.isLive ? ["live"] : []),
-    ...(noEffect === undefined ? [] : [`no effect: ${noEffect}`]),
   ];
-  const cells = [
+  return [
     code(name),
     source === undefined ? code(field ?? "") : `${source.kind} ${code(source.path)}`,
     type.name,
     code(setting.default),
+    noEffect === undefined ? "yes" : `**no**: ${noEffect}`,
     meaning,
     marks.join(", "),
   ];
-  return `| ${cells.map((cell) => cell.replaceAll("|", "\\|")).join(" | ")} |`;
 }
-
-const code = (text: string): string => (text === "" ? "" : `\`${text}\``);

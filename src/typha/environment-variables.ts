@@ -1,0 +1,82 @@
+// Describes the settings of Typha (TYPHA_<Name>, config.ts) and the environment variables with which programs find Typha.
+import type { EnvironmentTable } from "../lib/environment-table.ts";
+import type { TyphaConfig } from "./config.ts";
+
+const NO_SUCH_FEATURE = "Accepted for compatibility; has no effect";
+
+export const TYPHA_SETTINGS: Readonly<Record<keyof TyphaConfig, string>> = {
+  DatastoreType: "Datastore: `etcdv3`, `kubernetes` or `sqlite`. An invalid value stops Typha.",
+  EtcdAddr: "Host and port of etcd, if EtcdEndpoints is unset.",
+  EtcdScheme: "`http` or `https`, for EtcdAddr.",
+  EtcdEndpoints: "URLs of the etcd members, separated by commas.",
+  EtcdKeyFile: "File with the private key of the client certificate for etcd.",
+  EtcdCertFile: "File with the client certificate for etcd.",
+  EtcdCaFile: "File with the certificate authority of etcd.",
+  LogFilePath: "Log file.",
+  LogSeverityFile: "Lowest severity in the log file: `DEBUG`, `INFO`, `WARNING`, `ERROR`, `CRITICAL` or `NONE`.",
+  LogSeverityScreen: "Lowest severity on standard error.",
+  LogSeveritySys: `${NO_SUCH_FEATURE}: Typha does not write to syslog.`,
+  HealthEnabled: "Serve `/liveness` and `/readiness`.",
+  HealthHost: "Address of the health page.",
+  HealthPort: "Port of the health page.",
+  PrometheusMetricsEnabled: "Serve `/metrics`.",
+  PrometheusMetricsHost: "Address of the metrics page. If unset, all addresses.",
+  PrometheusMetricsPort: "Port of the metrics page.",
+  PrometheusGoMetricsEnabled: `${NO_SUCH_FEATURE}: there is no Go runtime.`,
+  PrometheusProcessMetricsEnabled: "Serve metrics of the process.",
+  PrometheusMetricsCAFile: "Certificate authority of clients of the metrics page.",
+  PrometheusMetricsCertFile: "Certificate of the metrics page.",
+  PrometheusMetricsKeyFile: "Private key of the metrics page.",
+  PrometheusMetricsClientAuth: "Whether clients of the metrics page need a certificate.",
+  SnapshotCacheMaxBatchSize: "Largest number of updates that are processed together.",
+  ServerMaxMessageSize: "Largest number of updates in one message.",
+  ServerMaxFallBehindSecs: "Clients that are further behind are disconnected.",
+  ServerNewClientFallBehindGracePeriod: "Additional time for clients that are still receiving their first snapshot.",
+  ServerMinBatchingAgeThresholdSecs: `${NO_SUCH_FEATURE}: updates are batched by the number of clients.`,
+  ServerPingIntervalSecs: "Interval of pings to clients.",
+  ServerPongTimeoutSecs: "Clients that do not answer a ping for this long are disconnected.",
+  ServerHandshakeTimeoutSecs: "Timeout for the handshake of a client.",
+  ServerWriteTimeoutSecs: "Timeout for one write to a client.",
+  ServerPort: "Port for clients; 0 is 5473.",
+  ServerHost: "Address for clients. If unset, all addresses.",
+  ServerKeyFile: "Private key of Typha. TLS settings must be complete.",
+  ServerCertFile: "Certificate of Typha.",
+  CAFile: "Certificate authority of clients.",
+  ClientCN: "Common name that certificates of clients must have.",
+  ClientURISAN: "URI that certificates of clients must have as a subject alternative name.",
+  ConnectionRebalancingMode: "`kubernetes`: disconnect clients if this Typha has more than its share. `none`: do not.",
+  ConnectionDropIntervalSecs: "Interval at which surplus clients are disconnected.",
+  ShutdownTimeoutSecs: "Time in which clients are disconnected one by one at shutdown.",
+  ShutdownConnectionDropIntervalMaxSecs: "Longest interval between two of these disconnections.",
+  MaxConnectionsUpperLimit: "Largest number of clients.",
+  MaxConnectionsLowerLimit: "Rebalancing never lowers the share of this Typha below this number of clients.",
+  K8sServicePollIntervalSecs: "Interval at which the number of Typhas is read.",
+  K8sNamespace: "Namespace of Typha's Service.",
+  K8sServiceName: "Name of Typha's Service.",
+  K8sPortName: "Name of the port in Typha's Service.",
+  DebugMemoryProfilePath: "File for the heap profile that SIGUSR1 writes; `<timestamp>` is replaced.",
+  DebugDisableLogDropping: `${NO_SUCH_FEATURE}: Typha drops no log lines.`,
+  DebugHost: `${NO_SUCH_FEATURE}: SIGUSR1 writes profiles to a file.`,
+  DebugPort: `${NO_SUCH_FEATURE}: SIGUSR1 writes profiles to a file.`,
+};
+
+export const TYPHA_VARIABLES: EnvironmentTable = {
+  TYPHA_EARLYLOGSEVERITYSCREEN: { meaning: "Log severity until the settings are read.", default: "INFO" },
+  NODENAME: { meaning: "Name of the node, in the log of Typha.", default: "the host name" },
+  TLS_MIN_VERSION: { meaning: "Lowest TLS version: `1.2` or `1.3`.", default: "1.2" },
+  TLS_CIPHER_SUITES: { meaning: "Names of cipher suites, separated by commas, as in Go's crypto/tls." },
+};
+
+/** Clients of Typha read <PREFIX>TYPHA<name>; settings.ts lists the prefixes. */
+export const TYPHA_CLIENT_VARIABLES: EnvironmentTable = {
+  ADDR: { meaning: "Host and port of Typha. Takes precedence over K8SSERVICENAME." },
+  K8SSERVICENAME: { meaning: "Kubernetes Service whose endpoints are Typha. If neither is set, there is no Typha." },
+  K8SNAMESPACE: { meaning: "Namespace of that Service.", default: "kube-system" },
+  READTIMEOUT: { meaning: "Seconds without a message after which the connection is replaced.", default: "30" },
+  WRITETIMEOUT: { meaning: "Timeout in seconds for sending to Typha.", default: "10" },
+  KEYFILE: { meaning: "Private key of the client certificate." },
+  CERTFILE: { meaning: "Client certificate." },
+  CAFILE: { meaning: "Certificate authority of Typha." },
+  CN: { meaning: "Common name that Typha's certificate must have." },
+  URISAN: { meaning: "URI that Typha's certificate must have as a subject alternative name." },
+};
