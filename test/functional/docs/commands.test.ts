@@ -14,15 +14,17 @@ const pages = ["README.md", "CONTRIBUTING.md", ...readdirSync(join(root, "docs")
   .filter((file) => file.endsWith(".md"))
   .sort();
 const folder = mkdtempSync(join(tmpdir(), "calico-docs-"));
+/** Unique, because another run of the tests may use the same machine. */
+const LAB_NAME = `d${process.pid % 10_000}`;
 const env = {
   ...process.env,
-  CALICO_LAB: "docs",
+  CALICO_LAB: LAB_NAME,
   CALICO_LAB_PATIENCE: "4",
   PATH: `${join(root, "dist")}:${process.env["PATH"]}`,
 };
 const LAB = "calico lab exec node1 -- ";
 /** An API server whose objects nobody runs. */
-const API_LAB = "docsapi";
+const API_LAB = `da${process.pid % 10_000}`;
 const isRoot = process.getuid?.() === 0;
 const hasApi = (["kube-apiserver", "kubectl"] as const).every((program) => existsSync(programPath(program)));
 if (isRoot && !hasApi)
