@@ -6,7 +6,7 @@ const node = (name: string, address: string) =>
 const selects = (selector: string) =>
   `apiVersion: projectcalico.org/v3\nkind: BGPPeer\nmetadata: {name: p}\nspec: {peerSelector: "${selector}"}\n`;
 
-test("doctor: exit 0 when nothing is wrong, 3 with findings as text and json, 2 asked wrongly, 1 without a datastore", async () => {
+test("doctor: exit code 0 without findings, 3 with findings, 2 for wrong usage, 1 without a datastore", async () => {
   using line = new CommandLine();
   line.env["CALICO_NODENAME_FILE"] = line.file("nodename", "");
   await line.given(node("n1", "10.0.0.1"), node("n2", "10.0.0.2"), selects("all()"));
@@ -17,7 +17,7 @@ test("doctor: exit 0 when nothing is wrong, 3 with findings as text and json, 2 
   });
   await line.given(selects("has(rack)"));
   const text = await line.run("doctor");
-  expect(text).toMatchObject({ code: 3, out: expect.stringContaining("WARNING: BGPPeer p makes no session") });
+  expect(text).toMatchObject({ code: 3, out: expect.stringContaining("WARNING: BGPPeer p has no effect") });
   const json = await line.run("doctor", "-o", "json");
   expect(json.code).toBe(3);
   expect(JSON.parse(json.out)).toMatchObject({
@@ -33,11 +33,14 @@ test("doctor: exit 0 when nothing is wrong, 3 with findings as text and json, 2 
   expect((await line.run("doctor")).code).toBe(1);
 });
 
-test("doctor --from reads a folder", async () => {
+test("doctor --from reads a directory", async () => {
   using line = new CommandLine();
   line.file("cluster/nodes.yaml", [node("n1", "10.0.0.1"), node("n2", "10.0.0.1")].join("---\n"));
   const answer = await line.run("doctor", "--from", `${line.folder}/cluster`);
-  expect(answer).toMatchObject({ code: 3, out: expect.stringContaining("nodes n1 and n2 both carry 10.0.0.1") });
+  expect(answer).toMatchObject({
+    code: 3,
+    out: expect.stringContaining("nodes n1 and n2 both have the address 10.0.0.1"),
+  });
 });
 
 test("doctor: a host whose nodename file names a node that the datastore does not have", async () => {
@@ -67,7 +70,7 @@ items:
   spec: {node: n2, cidr: 10.65.2.0/26, state: confirmed, deleted: "false"}
 `;
 
-test("bgp plan --from has the node's blocks too, and passes over what is not Calico's", async () => {
+test("bgp plan --from includes the node's blocks, and ignores resources that are not Calico's", async () => {
   using line = new CommandLine();
   line.file("cluster/nodes.yaml", [node("n1", "10.0.0.1"), node("n2", "10.0.0.2")].join("---\n"));
   line.file("cluster/blocks.yaml", AFFINITY);

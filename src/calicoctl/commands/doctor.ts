@@ -1,4 +1,4 @@
-// calicoctl doctor: finds faults of the cluster, and of this host if it is a node, with cause, evidence and fix.
+// Implements `calicoctl doctor`, which finds problems of the cluster, and of this host if it is a node.
 // Exit codes: 0 no finding, 3 findings, 1 could not run (some or all checks), 2 usage error.
 import { NotServed, Unavailable } from "../../datastore/index.ts";
 import { Ipam } from "../../ipam/index.ts";
@@ -8,7 +8,7 @@ import type { Call } from "../table/flags.ts";
 import type { doctorGrammar } from "../table/doctor.ts";
 import { type Examination, examine, type NotChecked } from "../doctor/examine.ts";
 import { CLUSTER_KINDS, type ClusterFacts, clusterFacts, type Unreadable } from "../doctor/facts.ts";
-import { JUDGED_KINDS, JUDGED_KUBERNETES_KINDS } from "../doctor/not-used.ts";
+import { CHECKED_KINDS, CHECKED_KUBERNETES_KINDS } from "../doctor/not-used.ts";
 import { printExamination } from "../doctor/print.ts";
 import { readCluster } from "../input/cluster.ts";
 import { toJson } from "../output/json.ts";
@@ -21,8 +21,8 @@ export async function run(call: Call<typeof doctorGrammar>): Promise<number> {
   const { output } = call.flags;
   const directory = call.flags.from;
   const { cluster, notRead } = directory === undefined ? await readDatastore(call) : await readFolder(call, directory);
-  const looksHere = directory === undefined && !call.flags["no-host"];
-  const { host, missing, notChecked } = looksHere ? await examineHost(call, cluster) : NO_HOST;
+  const examinesHost = directory === undefined && !call.flags["no-host"];
+  const { host, missing, notChecked } = examinesHost ? await examineHost(call, cluster) : NO_HOST;
   const examination = examine(cluster, host, missing);
   const result: Examination = { ...examination, notChecked: [...notRead, ...notChecked, ...examination.notChecked] };
   const nodes = [...cluster.nodes.keys()];
@@ -48,7 +48,7 @@ export async function run(call: Call<typeof doctorGrammar>): Promise<number> {
 
 interface ReadCluster {
   readonly cluster: ClusterFacts;
-  /** Sources that no check depends on, but that could have led to more findings. */
+  /** Sources that could not be read, that no check requires, and that could have led to more findings. */
   readonly notRead: readonly NotChecked[];
 }
 
@@ -60,7 +60,7 @@ async function readDatastore(call: Call<typeof doctorGrammar>): Promise<ReadClus
     try {
       return await read();
     } catch (error) {
-      // Without an answer, or without the nodes, there is nothing to examine.
+      // Without a connection to the datastore, or without the Nodes, no check can run.
       if (!(error instanceof Error) || error instanceof Unavailable || source === "Node") throw error;
       unreadable.set(source, error);
       return fallback;
@@ -70,7 +70,7 @@ async function readDatastore(call: Call<typeof doctorGrammar>): Promise<ReadClus
     ...CLUSTER_KINDS.map((kind) =>
       attempt(kind, async () => readableOnly(kind, await list(store, kind), skip), [] as readonly Resource[]),
     ),
-    ...(store.datastore.name === "kubernetes" ? JUDGED_KUBERNETES_KINDS : []).map((kind) =>
+    ...(store.datastore.name === "kubernetes" ? CHECKED_KUBERNETES_KINDS : []).map((kind) =>
       attempt(kind, () => list(store, kind), [] as readonly Resource[]),
     ),
   ]);
@@ -103,14 +103,14 @@ async function list({ datastore }: OpenStore, kind: KindName): Promise<readonly 
     const { items } = await datastore.list({ type: "resource", kind });
     return items.map(({ value }) => value as Resource);
   } catch (error) {
-    // Clusters of older versions lack some kinds, and many lack those of others' APIs.
-    if (error instanceof NotServed && [...JUDGED_KINDS, ...JUDGED_KUBERNETES_KINDS].includes(kind)) return [];
+    // Clusters of older versions do not serve some of Calico's kinds, and many do not serve the Kubernetes policy kinds.
+    if (error instanceof NotServed && [...CHECKED_KINDS, ...CHECKED_KUBERNETES_KINDS].includes(kind)) return [];
     throw error;
   }
 }
 
 function optionalSources(unreadable: Unreadable): readonly NotChecked[] {
-  const optional: readonly string[] = ["CalicoNodeStatus", ...JUDGED_KINDS, ...JUDGED_KUBERNETES_KINDS];
+  const optional: readonly string[] = ["CalicoNodeStatus", ...CHECKED_KINDS, ...CHECKED_KUBERNETES_KINDS];
   return [...unreadable]
     .filter(([source]) => optional.includes(source))
     .map(([source, { message }]) => ({ check: `resources of kind ${source}`, reason: message }));
@@ -123,7 +123,7 @@ async function readFolder(call: Call<typeof doctorGrammar>, directory: string): 
 
 const NO_HOST = { host: undefined, missing: undefined, notChecked: [] } as const;
 
-/** Reads this host if it is a node that the datastore has. */
+/** Reads the facts about this host if the datastore has a Node for it. */
 async function examineHost(call: Call<typeof doctorGrammar>, cluster: ClusterFacts) {
   const { localNode, readHost } = await import("../doctor/read-host.ts");
   const local = localNode(call.io.env);

@@ -1,4 +1,4 @@
-// Every finding on the smallest cluster or host that has the fault, and none on one that has not.
+// Tests each check of the cluster on the smallest cluster that has the problem, and on one that does not have it.
 import { describe, expect, test } from "bun:test";
 import type { KindName } from "../../model/index.ts";
 import { ids, look, meshOff, only } from "../testing/findings.ts";
@@ -6,7 +6,7 @@ import { healthy, link, node, peer, PODS, pool, resource, session, THREE } from 
 import type { HostFacts } from "./facts.ts";
 import { printExamination } from "./print.ts";
 
-test("a cluster that is fine has no findings", () => {
+test("a healthy cluster has no findings", () => {
   expect(look([PODS, ...THREE], healthy)).toEqual([]);
   expect(look([])).toEqual([]);
 });
@@ -19,7 +19,7 @@ describe("nodes' addresses", () => {
     ],
   };
 
-  test("an address that no interface has, on this host and from afar", () => {
+  test("an address that no interface has, on this host and on another node", () => {
     const found = look([PODS, node("n1", "10.0.0.9/24"), THREE[1]!], healthy);
     expect(only(found, "address-not-on-host")).toMatchObject({
       node: "n1",
@@ -30,7 +30,7 @@ describe("nodes' addresses", () => {
     expect(only(far, "address-not-on-host").evidence.join()).toContain("eth1 10.9.0.1");
   });
 
-  test("dual NIC: the Node carries eth1's address, the router is a neighbour of eth0", () => {
+  test("dual NIC: the Node has the address of eth1, the router is in the network of eth0", () => {
     const faulty = [
       PODS,
       node("n1", "10.9.0.1/24", {}, {}, nics),
@@ -44,7 +44,7 @@ describe("nodes' addresses", () => {
       peer: "10.0.0.254",
       setting: "IP_AUTODETECTION_METHOD=interface=eth0",
     });
-    // On the host itself the prefixes are known, and BIRD's state is evidence.
+    // On the host itself, the prefix lengths are known, and the state of BIRD is evidence.
     const host: HostFacts = {
       ...healthy,
       links: [link("eth0", "10.0.0.1/16"), link("eth1", "10.9.0.1/24")],
@@ -52,10 +52,10 @@ describe("nodes' addresses", () => {
     };
     const found = look(faulty, host);
     expect(only(found, "dual-nic").evidence).toContain("BIRD on n1: Active");
-    expect(ids(found)).not.toContain("session-down"); // told once
+    expect(ids(found)).not.toContain("session-down"); // reported once
   });
 
-  test("dual NIC: no finding when the session is up, the peer is a neighbour, or the source is left to the kernel", () => {
+  test("dual NIC: no finding if the session is up, the peer is in the same network, or the kernel selects the source", () => {
     const at = (peerIP: string, more: object = {}) => [
       PODS,
       node("n1", "10.9.0.1/24", {}, {}, nics),
@@ -98,19 +98,19 @@ describe("nodes' addresses", () => {
     const found = look([PODS, node("n1", "10.0.0.1/24"), node("n2", "10.0.0.1/24")]);
     expect(only(found, "duplicate-address")).toMatchObject({
       address: "10.0.0.1",
-      problem: "nodes n1 and n2 both carry 10.0.0.1",
+      problem: "nodes n1 and n2 both have the address 10.0.0.1",
     });
     expect(ids(found)).not.toContain("duplicate-router-id");
   });
 
-  test("one router id on two nodes with different addresses", () => {
+  test("one router ID on two nodes with different addresses", () => {
     const host = { ...healthy, birds: { 4: { routerId: "10.0.0.2", sessions: [] }, 6: undefined } };
     expect(only(look([PODS, ...THREE], host), "duplicate-router-id").problem).toContain("n1 and n2");
   });
 });
 
 describe("pools", () => {
-  test("overlaps: each other, node addresses, node networks, services", () => {
+  test("pools that overlap each other, node addresses, node networks or services", () => {
     expect(
       only(look([pool("a", "10.65.0.0/16"), pool("b", "10.65.1.0/24"), ...THREE]), "pools-overlap").problem,
     ).toContain("a (10.65.0.0/16)");
@@ -126,7 +126,7 @@ describe("pools", () => {
     expect(only(look([PODS, services, ...THREE]), "pool-overlaps-services").problem).toContain("10.65.128.0/20");
   });
 
-  test("fewer blocks than nodes, or all blocks taken", () => {
+  test("fewer blocks than nodes, or all blocks claimed", () => {
     const small = pool("small", "10.65.0.0/25", { blockSize: 26 });
     expect(only(look([small, ...THREE]), "too-few-blocks")).toMatchObject({
       severity: "warning",
@@ -149,7 +149,7 @@ describe("pools", () => {
   });
 });
 
-test("errors come before warnings, and the text says what, why, how we know and what cures it", () => {
+test("errors are printed before warnings, each with its cause, evidence and fix", () => {
   const found = look([PODS, meshOff, ...THREE, peer("b", { peerSelector: "has(reflector)" })]);
   expect(found.map(({ severity }) => severity)).toEqual(["error", "warning"]);
   const text = printExamination({ findings: found, notChecked: [] }, { source: "the datastore", nodes: ["n1"] });
@@ -157,12 +157,12 @@ test("errors come before warnings, and the text says what, why, how we know and 
   expect(text).toEndWith("\n1 error, 1 warning.\n");
 });
 
-describe("policies that agents do not use as they are written", () => {
+describe("policies that Felix does not enforce as they are written", () => {
   const found = (kind: KindName, spec: object) =>
     look([...THREE, PODS, resource(kind, "x", spec)]).filter(({ id }) => id === "not-used");
-  test("a good one is no finding", () =>
+  test("a valid policy gives no finding", () =>
     expect(found("GlobalNetworkPolicy", { selector: "all()", ingress: [{ action: "Deny" }] })).toEqual([]));
-  test("a part that makes no sense is a warning, with every part and the cure", () =>
+  test("a policy with invalid parts is a warning that lists each part and the fix", () =>
     expect(
       found("GlobalNetworkPolicy", { ingress: [{ action: "deny" }, { action: "Allow", protocol: "GRE" }] }),
     ).toEqual([
@@ -171,7 +171,7 @@ describe("policies that agents do not use as they are written", () => {
         severity: "warning",
         object: "GlobalNetworkPolicy(x)",
         problem: "GlobalNetworkPolicy x is not enforced as it is written",
-        cause: "2 parts of it are invalid; Felix ignores or replaces them so that no more traffic is allowed",
+        cause: "2 parts of it are invalid; Felix ignores or replaces them so that no additional traffic is allowed",
         evidence: [
           "spec.ingress[0].action: want Allow, Deny, Log or Pass: counts as Deny",
           "spec.ingress[1].protocol: want a protocol's name or a number from 1 to 255: rule left out",
@@ -179,11 +179,11 @@ describe("policies that agents do not use as they are written", () => {
         fix: "calicoctl get globalnetworkpolicy x -o yaml, correct it, and calicoctl apply, which rejects invalid values",
       },
     ]));
-  test("one that is not enforced at all is an error", () =>
+  test("a policy of which no part is enforced is an error", () =>
     expect(found("GlobalNetworkPolicy", { selector: "a = b" })).toMatchObject([
-      { severity: "error", problem: "GlobalNetworkPolicy x is invalid: nothing of it is enforced" },
+      { severity: "error", problem: "GlobalNetworkPolicy x is invalid: no part of it is enforced" },
     ]));
-  test("Kubernetes policies and staged policies too", () => {
+  test("Kubernetes policies and staged policies are checked", () => {
     const nodes = {
       tier: "Admin",
       priority: 1,
@@ -204,7 +204,7 @@ describe("policies that agents do not use as they are written", () => {
       { severity: "warning" },
     ]);
   });
-  test("sets and host endpoints too", () => {
+  test("network sets and host endpoints are checked", () => {
     expect(found("GlobalNetworkSet", { nets: ["10.0.0.0/8", "10.0.0/8"] })).toMatchObject([{ severity: "warning" }]);
     expect(found("HostEndpoint", { node: "n1", interfaceName: "eth+" })).toMatchObject([{ severity: "error" }]);
   });

@@ -1,4 +1,4 @@
-// One check that fails must not end the others.
+// Tests that a check that fails does not stop the others, and the first line of the output.
 import { describe, expect, test } from "bun:test";
 import { meshOff } from "../testing/findings.ts";
 import { healthy, link, node, PODS, resource, THREE } from "../testing/healthy.ts";
@@ -14,7 +14,7 @@ describe("a check that fails", () => {
       },
     });
 
-  test("on the host is reported, and the others go on", () => {
+  test("on the host is reported, and the others run", () => {
     const { findings, notChecked } = examine(
       clusterFacts([PODS, ...THREE]),
       failing("blockRoutes", "look up route to 10.65.1.0: EINVAL"),
@@ -23,7 +23,7 @@ describe("a check that fails", () => {
     expect(findings.map(({ id }) => id)).toContain("sysctl");
   });
 
-  test("in the datastore is reported, once for all checks that need the same resources", () => {
+  test("on the datastore is reported once for all checks that need the same resources", () => {
     const cluster = clusterFacts(
       [...THREE, node("n4", "10.0.0.3/24")],
       [],
@@ -38,7 +38,7 @@ describe("a check that fails", () => {
     expect(text).toEndWith("1 error, 0 warnings.\n");
   });
 
-  test("after it found something keeps what it found", () => {
+  test("keeps the findings that it made before the failure", () => {
     const broken = resource("BGPPeer", "p", { peerSelector: "has(rack)" });
     const cluster = clusterFacts([PODS, meshOff, ...THREE, broken]);
     expect(examine(cluster).findings.length).toBeGreaterThan(0);

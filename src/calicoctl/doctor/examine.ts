@@ -1,4 +1,4 @@
-// Runs all checks. Each check runs by itself: one that fails is reported and does not end the others.
+// Runs all checks of doctor. A check that fails is reported and does not stop the others.
 import type { ClusterFacts, HostFacts, LocalNode } from "./facts.ts";
 import type { Finding } from "./finding.ts";
 import { foreignFilters } from "./host-filters.ts";
@@ -14,11 +14,18 @@ import { duplicateAddresses, duplicateRouterIds, missingAddresses, otherInterfac
 import { nodeNotInDatastore } from "./node-not-in-datastore.ts";
 import { notUsed } from "./not-used.ts";
 import { peersOfOtherNetworks } from "./peer-networks.ts";
-import { asMismatches, isolatedNodes, leftOut, matchNothing, shadowedPeers, silentReflectors } from "./peerings.ts";
+import {
+  asMismatches,
+  ignoredByBgp,
+  isolatedNodes,
+  reflectorsWithoutClusterId,
+  shadowedPeers,
+  unmatchedPeers,
+} from "./peerings.ts";
 import { planAll, type Plans } from "./plans.ts";
 import { fullPools, nodesWithoutPool, overlappingPools, poolsOnHosts, poolsOnServices, tooFewBlocks } from "./pools.ts";
 
-/** A check that failed, and why. */
+/** A check that could not run. */
 export interface NotChecked {
   readonly check: string;
   readonly reason: string;
@@ -34,12 +41,12 @@ interface Inputs {
   readonly cluster: ClusterFacts;
   readonly plans: Plans;
   readonly host: HostFacts | undefined;
-  /** Findings of the checks before. */
+  /** Findings of the checks that ran before. */
   readonly found: readonly Finding[];
 }
 type Check = (inputs: Inputs) => Iterable<Finding>;
 
-/** By what they check, as it is printed after "could not check". */
+/** Keyed by the text that is printed after "could not check". */
 const CLUSTER_CHECKS: Readonly<Record<string, Check>> = {
   "the nodes' addresses": ({ cluster, host }) => missingAddresses(cluster, host),
   "the source addresses of BGP sessions": ({ cluster, plans, host }) => otherInterface(cluster, plans, host),
@@ -48,9 +55,9 @@ const CLUSTER_CHECKS: Readonly<Record<string, Check>> = {
   "duplicate router IDs": ({ cluster, host }) => duplicateRouterIds(cluster, host),
   "AS numbers": ({ cluster }) => asMismatches(cluster),
   "nodes without a BGP session": ({ cluster, plans }) => isolatedNodes(cluster, plans),
-  "route reflectors": ({ cluster, plans }) => silentReflectors(cluster, plans),
+  "route reflectors": ({ cluster, plans }) => reflectorsWithoutClusterId(cluster, plans),
   "BGPPeers for the same address": ({ cluster }) => shadowedPeers(cluster),
-  "selectors of BGPPeers": ({ cluster }) => matchNothing(cluster),
+  "selectors of BGPPeers": ({ cluster }) => unmatchedPeers(cluster),
   "overlapping pools": ({ cluster }) => overlappingPools(cluster),
   "pools that contain node addresses": ({ cluster, host }) => poolsOnHosts(cluster, host),
   "pools that contain service addresses": ({ cluster }) => poolsOnServices(cluster),
@@ -59,7 +66,7 @@ const CLUSTER_CHECKS: Readonly<Record<string, Check>> = {
   "full pools": ({ cluster }) => fullPools(cluster),
   "invalid policies, sets and host endpoints": ({ cluster }) => notUsed(cluster),
   "objects that BGP ignores": ({ cluster, plans, host, found }) =>
-    leftOut(cluster, plans, new Set(found.map(({ object }) => object)), host),
+    ignoredByBgp(cluster, plans, new Set(found.map(({ object }) => object)), host),
 };
 
 const HOST_CHECKS: Readonly<Record<string, (host: HostFacts, inputs: Inputs) => Iterable<Finding>>> = {
@@ -81,7 +88,7 @@ const HOST_CHECKS: Readonly<Record<string, (host: HostFacts, inputs: Inputs) => 
     sessionsDown(cluster, plans, host, explainedNeighbours(cluster, host, found)),
 };
 
-/** @param local the node that this host is, where the datastore has no such Node */
+/** @param local this host's node, if the datastore has no such Node */
 export function examine(cluster: ClusterFacts, host?: HostFacts, local?: LocalNode): Examination {
   const found: Finding[] = [];
   const notChecked: NotChecked[] = [];
@@ -107,13 +114,13 @@ export function examine(cluster: ClusterFacts, host?: HostFacts, local?: LocalNo
   return { findings: found.sort((a, b) => rank(a) - rank(b)), notChecked };
 }
 
-/** Nodes with an address from which a BGP peer does not expect a session, as far as the resources show it. */
+/** Finds nodes with an address from which a BGP peer does not expect a session, from resources alone. */
 export function sourceAddressFaults(cluster: ClusterFacts): readonly Finding[] {
   const plans = planAll(cluster);
   return [...otherInterface(cluster, plans), ...peersOfOtherNetworks(cluster, plans)];
 }
 
-/** Neighbours with whom a session is down for a reason that another finding names. */
+/** Returns the neighbours whose session is down for a reason that another finding reports. */
 function explainedNeighbours(cluster: ClusterFacts, host: HostFacts, found: readonly Finding[]): ReadonlySet<string> {
   const explained = new Set<string>();
   for (const { id, node, peer, address, interface: nic } of found) {
@@ -121,7 +128,7 @@ function explainedNeighbours(cluster: ClusterFacts, host: HostFacts, found: read
     if (id === "link-down" && nic !== undefined)
       for (const neighbor of sessionsOverLink(cluster, host, nic)) explained.add(neighbor);
     if (id !== "address-not-on-host" || address === undefined) continue;
-    // Without its own address this host has no session at all; another node's missing address ends only that session.
+    // If this host lacks its own address, all its sessions are down; if another node lacks its address, only that session is.
     if (node !== host.node) explained.add(address);
     else
       for (const { neighbor } of host.birds[address.includes(":") ? 6 : 4]?.sessions ?? [])

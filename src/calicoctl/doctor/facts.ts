@@ -1,5 +1,5 @@
-// What the doctor looks at: the cluster as its resources tell it, and the host it runs on. Findings are pure functions
-// of these two, so each can be tried without either.
+// Defines the inputs of doctor's checks: facts about the cluster, computed from its resources, and facts about the host
+// that doctor runs on. Checks are pure functions of these inputs, so they can be tested without a cluster or a host.
 import {
   BgpCollector,
   type BgpState,
@@ -28,7 +28,7 @@ import type { AddressConnections } from "./host-connections.ts";
 import type { GuardFacts } from "./host-guard.ts";
 import type { RejectedPart } from "./host-rejected-rules.ts";
 import type { FilterChain } from "./packet-filters.ts";
-import { judge, JUDGED_KINDS, type NotUsed } from "./not-used.ts";
+import { CHECKED_KINDS, findNotUsed, type NotUsed } from "./not-used.ts";
 
 export type { StoredBlock };
 
@@ -43,7 +43,7 @@ export interface PoolFill {
   readonly available: number;
 }
 
-/** What a node last told of itself in a CalicoNodeStatus. */
+/** The BGP state that a node last reported in its CalicoNodeStatus. */
 export interface ReportedStatus {
   readonly routerId: string | undefined;
   readonly lastUpdated: string | undefined;
@@ -53,7 +53,7 @@ export interface ReportedStatus {
 
 export interface ClusterFacts {
   readonly bgp: BgpState;
-  /** The same without the mesh, which is everyone with everyone and needs no computing. */
+  /** The same with the node-to-node mesh off: the mesh peers each node with each other node, so no plan is needed for it. */
   readonly withoutMesh: BgpState;
   readonly nodes: ReadonlyMap<string, Node>;
   readonly pools: readonly PoolFacts[];
@@ -61,9 +61,9 @@ export interface ClusterFacts {
   readonly reported: ReadonlyMap<string, ReportedStatus>;
   readonly strictAffinity: boolean;
   readonly blocks: readonly { readonly host: string; readonly cidr: Cidr }[];
-  /** How many addresses pools have and can still give, by CIDR, where it was asked. */
+  /** The capacity and the free addresses of pools, by CIDR. Empty if the resources come from files. */
   readonly fill: ReadonlyMap<Cidr, PoolFill>;
-  /** Resources that agents do not use as they are written. */
+  /** Resources that Felix does not enforce as they are written. */
   readonly notUsed: readonly NotUsed[];
 }
 
@@ -88,7 +88,7 @@ export interface KernelRoute {
   readonly destination: Cidr;
 }
 
-/** The node that this host is, as its files and processes say. */
+/** The name of this host's node, according to its files and processes. */
 export interface LocalNode {
   readonly name: string;
   /** Felix runs on this host. */
@@ -99,7 +99,7 @@ export interface LocalNode {
 export interface NeighbourTable {
   readonly entries: number;
   readonly limit: number;
-  /** How often it was full since the machine started. */
+  /** How often the table was full since the machine started. */
   readonly overflows: number;
 }
 
@@ -107,44 +107,45 @@ export interface HostPart {
   readonly name: string;
   readonly isRunning: boolean;
   readonly detail: string;
-  /** Its process is there, and does nothing. */
+  /** The process exists, but is stopped or hangs. */
   readonly isStuck?: boolean;
-  /** Where the usual advice does not do. */
+  /** Replaces the general advice. */
   readonly fix?: string;
 }
 
 /**
- * The host we run on, which is a node. A value that does not exist here, or that only root may read, is undefined, and
- * nothing is concluded from it. A value whose reading failed throws the error, so that the checks that need it fail.
+ * The host that doctor runs on, which is a node. A value is undefined if it does not exist on this host or if only root may
+ * read it; checks then conclude nothing from it. If reading a value failed, its getter throws that error, so that only the
+ * checks that use the value fail.
  */
 export interface HostFacts {
   readonly node: string;
   readonly links: readonly HostLink[];
   readonly sysctl: (path: string) => string | undefined;
   readonly hasModule: (name: string) => boolean;
-  /** Whether a route leads to the address pods know as their gateway. */
+  /** Whether the host has a route to the address that pods use as their gateway. */
   readonly routesToPodGateway: boolean | undefined;
-  /** The best routes to other nodes' blocks, undefined where there is none; blocks that were not looked up are missing. */
+  /** The best route to each block of the other nodes, undefined if there is none. Blocks that were not looked up are missing. */
   readonly blockRoutes: ReadonlyMap<Cidr, KernelRoute | undefined>;
-  /** MTU of the way to other nodes, by their names. */
+  /** MTU of the path to each other node, by the node's name. */
   readonly pathMtu: ReadonlyMap<string, number>;
   readonly iptables: Readonly<Record<"legacy" | "nft", RuleCount | undefined>>;
   readonly hasCalicoNftTable: boolean | undefined;
   readonly guard: GuardFacts | undefined;
-  /** Tracked connections of this node's pod addresses that nobody has now. */
+  /** Tracked connections of addresses in this node's blocks that no pod has. */
   readonly staleConnections: readonly AddressConnections[] | undefined;
-  /** Chains on the packets' way that are not Calico's. */
+  /** Base chains of other programs than Calico. */
   readonly filters: readonly FilterChain[];
   readonly neighbourTable: Readonly<Record<IpVersion, NeighbourTable | undefined>>;
   readonly birds: Readonly<
     Record<IpVersion, { readonly routerId: string; readonly sessions: readonly BirdSession[] } | undefined>
   >;
   readonly surroundings: (session: BirdSession) => SessionSurroundings;
-  /** What the BGP service on this host left out of the plan in force. */
+  /** Objects that the BGP service on this host ignored in its current plan. */
   readonly planProblems: readonly Problem[];
   /** Rules, sets and features of calico-node that the kernel rejects. */
   readonly rejected: readonly RejectedPart[];
-  /** Parts of calico-node that ought to run: all of them, with those that do not. */
+  /** The processes of calico-node that should run on this host, including those that do not. */
   readonly parts: readonly HostPart[];
 }
 
@@ -157,13 +158,13 @@ export const CLUSTER_KINDS = [
   "FelixConfiguration",
   "IPAMConfiguration",
   "CalicoNodeStatus",
-  ...JUDGED_KINDS,
+  ...CHECKED_KINDS,
 ] as const satisfies readonly KindName[];
 
-/** What could not be read from the datastore: a kind of resources, the block affinities, or how full the pools are. */
+/** Errors of reading the datastore, by what was read: a kind of resources, the block affinities, or how full the pools are. */
 export type Unreadable = ReadonlyMap<KindName | "blocks" | "fill", Error>;
 
-/** Facts without which the checks that use them cannot conclude anything, and what they are made from. */
+/** Facts that the checks cannot do without, and the data that each is computed from. */
 const SOURCES: Readonly<Partial<Record<keyof ClusterFacts, readonly (KindName | "blocks" | "fill")[]>>> = {
   bgp: ["Node", "BGPConfiguration", "BGPPeer", "BGPFilter", "IPPool"],
   withoutMesh: ["Node", "BGPConfiguration", "BGPPeer", "BGPFilter", "IPPool"],
@@ -176,8 +177,9 @@ const SOURCES: Readonly<Partial<Record<keyof ClusterFacts, readonly (KindName | 
 };
 
 /**
- * From resources as they are stored. An invalid one is among the state's problems, the others are used. Facts whose
- * source could not be read throw the reason when they are used, so that only the checks that need them fail.
+ * Computes the facts from resources as they are stored. Invalid resources are skipped and listed in `bgp.problems` or
+ * `notUsed`. If the source of a fact could not be read, its getter throws the error, so that only the checks that use the
+ * fact fail.
  */
 export function clusterFacts(
   resources: readonly Resource[],
@@ -185,7 +187,7 @@ export function clusterFacts(
   fill: ClusterFacts["fill"] = new Map(),
   unreadable: Unreadable = new Map(),
 ): ClusterFacts {
-  const facts = factsOf(resources, blocks, fill);
+  const facts = computeFacts(resources, blocks, fill);
   for (const [name, sources] of Object.entries(SOURCES)) {
     const error = sources.map((source) => unreadable.get(source)).find((each) => each !== undefined);
     if (error !== undefined) Object.defineProperty(facts, name, { get: () => raise(error) });
@@ -197,7 +199,7 @@ function raise(error: Error): never {
   throw error;
 }
 
-function factsOf(
+function computeFacts(
   resources: readonly Resource[],
   blocks: readonly StoredBlock[],
   fill: ClusterFacts["fill"],
@@ -214,14 +216,14 @@ function factsOf(
     nodes: bgp.nodes,
     pools: of("IPPool").flatMap(poolFacts),
     felix: new Map(of("FelixConfiguration").map(({ metadata, spec }) => [metadata.name, spec])),
-    reported: new Map(of("CalicoNodeStatus").flatMap(reportOf)),
+    reported: new Map(of("CalicoNodeStatus").flatMap(reportedStatus)),
     strictAffinity: of("IPAMConfiguration").some(({ spec }) => spec.strictAffinity === true),
     blocks: blocks.flatMap(({ host, cidr, affinity }) => {
       const parsed = tryParseCidr(cidr);
       return parsed === undefined || affinity.deleted ? [] : [{ host, cidr: parsed }];
     }),
     fill,
-    notUsed: judge(resources),
+    notUsed: findNotUsed(resources),
   };
 }
 
@@ -242,11 +244,14 @@ function tryMatcher(text: string): Matcher | undefined {
   try {
     return compileSelector(parseSelector(text));
   } catch {
-    return undefined; // its own finding: the object is among the state's problems
+    return undefined; // reported by another check: the pool is in `bgp.problems`
   }
 }
 
-function reportOf({ spec, status }: ResourceOf<"CalicoNodeStatus">): readonly (readonly [string, ReportedStatus])[] {
+function reportedStatus({
+  spec,
+  status,
+}: ResourceOf<"CalicoNodeStatus">): readonly (readonly [string, ReportedStatus])[] {
   if (status?.lastUpdated === undefined || status.lastUpdated === null) return [];
   const peers = [...(status.bgp?.peersV4 ?? []), ...(status.bgp?.peersV6 ?? [])];
   return [

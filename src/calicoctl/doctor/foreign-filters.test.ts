@@ -1,4 +1,4 @@
-// Packet filters of others: what is read of them, and which of them are told.
+// Tests the parsing of packet filters of other programs, and the findings about them.
 import { describe, expect, test } from "bun:test";
 import { healthy, node, pool, PODS, session, THREE } from "../testing/healthy.ts";
 import { examine } from "./examine.ts";
@@ -10,7 +10,7 @@ const nft = (lines: string, family: FilterChain["family"] = "inet", table = "fw"
   parseNftTable(family, table, `table ${family} ${table} {\n${lines}\n}\n`);
 const chain = (name: string, hook: string, policy: string, ...rules: string[]) =>
   `\tchain ${name} {\n\t\ttype filter hook ${hook} priority filter; policy ${policy};\n${rules.map((rule) => `\t\t${rule}\n`).join("")}\t}`;
-const told = (filters: readonly FilterChain[], more: Partial<HostFacts> = {}, resources = [PODS, ...THREE]) =>
+const findingsFor = (filters: readonly FilterChain[], more: Partial<HostFacts> = {}, resources = [PODS, ...THREE]) =>
   examine(clusterFacts(resources), { ...healthy, ...more, filters }).findings.filter(
     ({ id }) => id === "foreign-filter",
   );
@@ -24,8 +24,8 @@ const sessions = (state: string): Partial<HostFacts> => ({
   },
 });
 
-describe("reading", () => {
-  test("a table: base chains with hook, policy and the rules they lead to", () => {
+describe("parsing", () => {
+  test("an nftables table: base chains with hook, policy and the rules that are reached from them", () => {
     const [read, ...others] = nft(
       [
         "\tset bad {\n\t\ttype ipv4_addr\n\t\telements = { 10.1.1.1 }\n\t}",
@@ -43,7 +43,7 @@ describe("reading", () => {
     ]);
   });
 
-  test("a counter or a comment is no condition, and a comment no verdict", () => {
+  test("a counter or a comment is not a condition, and a comment is not a verdict", () => {
     const [read] = nft(
       chain(
         "f",
@@ -77,22 +77,24 @@ describe("findings", () => {
   };
 
   test("a chain on forward that drops everything breaks pods", () => {
-    const found = only(told(nft(chain("f", "forward", "drop"))));
+    const found = only(findingsFor(nft(chain("f", "forward", "drop"))));
     expect(found).toMatchObject({ severity: "error", setting: "table inet fw, chain f" });
     expect(found.evidence[0]).toBe("hook forward, policy drop");
     expect(found.fix).toContain('nft insert rule inet fw f iifname "cali*" accept');
-    expect(only(told(nft(chain("f", "forward", "accept", "counter packets 0 bytes 0 drop")))).severity).toBe("error");
+    expect(only(findingsFor(nft(chain("f", "forward", "accept", "counter packets 0 bytes 0 drop")))).severity).toBe(
+      "error",
+    );
   });
 
-  test("Docker's FORWARD DROP is told with iptables' commands, a chain with exceptions as a warning", () => {
+  test("Docker's FORWARD DROP is reported with iptables commands, a chain with exceptions as a warning", () => {
     const docker = nft(chain("FORWARD", "forward", "drop", 'oifname "docker0" accept'), "ip", "filter");
-    const found = only(told(docker));
+    const found = only(findingsFor(docker));
     expect(found.severity).toBe("warning");
     expect(found.fix).toContain("iptables -I FORWARD -i cali+ -j ACCEPT");
-    expect(told(nft(chain("FORWARD", "forward", "drop"), "ip6", "filter"))).toEqual([]); // the node has no IPv6
+    expect(findingsFor(nft(chain("FORWARD", "forward", "drop"), "ip6", "filter"))).toEqual([]); // the node has no IPv6
   });
 
-  test("nothing is told where pods are let through, or Calico's own chains come first", () => {
+  test("no finding if packets of pods are accepted, or Calico's own chains are entered first", () => {
     const fine = [
       chain("f", "forward", "accept"),
       chain("f", "forward", "drop", 'iifname "cali*" accept', 'oifname "cali*" accept'),
@@ -102,30 +104,30 @@ describe("findings", () => {
       chain("f", "forward", "accept", "ip saddr 192.0.2.7 drop", 'iifname "docker0" drop'),
       chain("i", "input", "drop", "tcp dport 22 accept"),
     ];
-    for (const each of fine) expect(told(nft(each), sessions("up"))).toEqual([]);
+    for (const each of fine) expect(findingsFor(nft(each), sessions("up"))).toEqual([]);
   });
 
-  test("rules that name pods' interfaces or addresses", () => {
+  test("rules that drop packets of pods by interface or address", () => {
     for (const rule of ['iifname "cali1234abcd" drop', "ip daddr 10.65.3.0/24 reject", "ip saddr 10.0.0.0/8 drop"]) {
-      const found = only(told(nft(chain("p", "prerouting", "accept", rule))));
+      const found = only(findingsFor(nft(chain("p", "prerouting", "accept", rule))));
       expect(found).toMatchObject({ severity: "error", evidence: [rule] });
     }
   });
 
-  test("BGP: a rule that drops its port, and a policy that lets nothing in while a session is down", () => {
+  test("BGP: a rule that drops its port, and a policy that drops everything else while a session is down", () => {
     const dropping = nft(chain("i", "input", "accept", "tcp dport 179 drop"));
-    expect(only(told(dropping, sessions("start"))).problem).toContain("BGP (tcp port 179)");
-    expect(told(dropping)).toEqual([]); // no BIRD here
+    expect(only(findingsFor(dropping, sessions("start"))).problem).toContain("BGP (tcp port 179)");
+    expect(findingsFor(dropping)).toEqual([]); // BIRD is not running
     const closed = nft(chain("i", "input", "drop", "tcp dport 22 accept"));
-    expect(only(told(closed, sessions("start"))).evidence).toContain("no session with 10.0.0.2");
-    expect(told(nft(chain("i", "input", "drop", "tcp dport bgp accept")), sessions("start"))).toEqual([]);
+    expect(only(findingsFor(closed, sessions("start"))).evidence).toContain("no session with 10.0.0.2");
+    expect(findingsFor(nft(chain("i", "input", "drop", "tcp dport bgp accept")), sessions("start"))).toEqual([]);
   });
 
-  test("the overlay: VXLAN's port is not let in", () => {
+  test("VXLAN: its port is not accepted", () => {
     const overlay = [pool("pods", "10.65.0.0/16", { vxlanMode: "Always" }), node("n1", "10.0.0.1/24")];
-    const found = only(told(nft(chain("i", "input", "drop", "tcp dport 22 accept")), {}, overlay));
+    const found = only(findingsFor(nft(chain("i", "input", "drop", "tcp dport 22 accept")), {}, overlay));
     expect(found).toMatchObject({ severity: "warning" });
     expect(found.fix).toContain("udp dport 4789 accept");
-    expect(told(nft(chain("i", "input", "drop", "ip saddr 10.0.0.0/24 accept")), {}, overlay)).toEqual([]);
+    expect(findingsFor(nft(chain("i", "input", "drop", "ip saddr 10.0.0.0/24 accept")), {}, overlay)).toEqual([]);
   });
 });

@@ -37,7 +37,7 @@ function flow(source: string, destination: string, more: { isReplied?: boolean; 
 const stale = (...flows: Flow[]) => unownedConnections(flows, BLOCKS, routeTo);
 
 describe("connections of removed pods", () => {
-  test("from and to an address of this node's blocks that has no route of its own, also behind a service", () => {
+  test("are those from or to an address of this node's blocks without a host route, also behind a service", () => {
     expect(
       stale(
         flow(String(REMOVED), "192.0.2.1"),
@@ -50,7 +50,7 @@ describe("connections of removed pods", () => {
     ]);
   });
 
-  test("not those of pods, of borrowed addresses, of the node, of other blocks, and not attempts without an answer", () => {
+  test("do not include those of pods, borrowed addresses, the node or other blocks, nor connections without a reply", () => {
     expect(
       stale(
         flow(String(POD), "192.0.2.1"),
@@ -63,7 +63,7 @@ describe("connections of removed pods", () => {
     ).toEqual([]);
   });
 
-  test("are one finding with the commands that delete them", () => {
+  test("are reported in one finding with the commands that delete them", () => {
     const found = look([PODS, ...THREE], {
       ...healthy,
       staleConnections: stale(flow(String(REMOVED), "192.0.2.1"), flow("fd00:9::9", String(REMOVED6))),

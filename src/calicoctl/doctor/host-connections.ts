@@ -1,5 +1,5 @@
-// Finds connections of addresses that belonged to pods of this host and belong to nobody now. Established connections pass
-// before policy, so the next pod with such an address could be reached by its predecessor's connections.
+// Finds connections of addresses that belonged to removed pods of this host. Packets of established connections are accepted
+// before policy, so the next pod with such an address could be reached through the connections of its predecessor.
 import { type Conntrack, type Flow, isRejecting, openConntrack, type Rtnetlink } from "../../kernel/index.ts";
 import { type Cidr, cidrContains, cidrLength, type IpAddress, ipVersion } from "../../lib/ip/ip.ts";
 import { delay } from "../../lib/retry.ts";
@@ -15,15 +15,15 @@ export interface AddressConnections {
 }
 
 /**
- * Between the removal of an interface and that of its endpoint, the connections of a pod that is being deleted look the
- * same. Felix deletes them with the endpoint; what is still there after this time was left behind.
+ * While a pod is deleted, its connections look the same between the removal of its interface and that of its endpoint. Felix
+ * deletes them with the endpoint; connections that still exist after this time are stale.
  */
-const REMOVAL_MS = 5_000;
-const MOST_SHOWN = 4;
+const REMOVAL_DELAY_MS = 5_000;
+const MAX_EVIDENCE = 4;
 
 /**
- * Connections of addresses in this node's own blocks that no route of a local pod, of the node itself or of a borrowing
- * node leads to. Undefined if we may not read them.
+ * Returns the connections of addresses in this node's blocks that have no route to a local pod, to the node itself or to a
+ * node that borrowed the address. Returns undefined if doctor may not read connections.
  */
 export async function readStaleConnections(
   kernel: Pick<Rtnetlink, "routes">,
@@ -49,12 +49,12 @@ export async function readStaleConnections(
   };
   const first = read();
   if (first.length === 0) return [];
-  await delay(REMOVAL_MS);
+  await delay(REMOVAL_DELAY_MS);
   const earlier = new Set(first.map(({ address }) => address));
   return read().filter(({ address }) => earlier.has(address));
 }
 
-/** @param routeTo the best route to an address, undefined if there is none or it rejects packets */
+/** @param routeTo returns the best route to an address, undefined if there is none or it rejects packets */
 export function unownedConnections(
   flows: readonly Flow[],
   blocks: readonly Cidr[],
@@ -72,10 +72,10 @@ export function unownedConnections(
   });
 }
 
-/** The ends of a connection behind all translation: Felix deletes the connections of a removed address by the same two. */
+/** The two ends of a connection after address translation. Felix deletes the connections of a removed address by the same ends. */
 const ends = ({ original, reply }: Flow): readonly IpAddress[] => [original.source, reply.source];
 
-/** Local pods, addresses of this node and addresses that another node borrowed have a route of their own. */
+/** Addresses of local pods, of this node, and those that another node borrowed each have a route to the single address. */
 const isHostRoute = (route: KernelRoute | undefined): boolean =>
   route !== undefined &&
   !isRejecting(route.type) &&
@@ -97,11 +97,11 @@ export function* staleConnections({ node, staleConnections: stale = [] }: HostFa
     id: "stale-connections",
     severity: "warning",
     object: `host ${node}`,
-    problem: `${node} tracks ${plural(count, "connection")} of ${plural(addresses.length, "address", "addresses")} of its blocks that no pod has: they would reach the next pod with the address past its policy`,
+    problem: `${node} tracks ${plural(count, "connection")} of ${plural(addresses.length, "address", "addresses")} of its blocks that no pod has: they would bypass the policy of the next pod with the address`,
     cause:
-      "the pods were removed without deleting their connections: by Calico or an older version of calico-ts, or while Felix did not run",
+      "the pods were removed without deleting their connections: by Calico or an older version of calico-ts, or while Felix was not running",
     evidence: stale
-      .slice(0, MOST_SHOWN)
+      .slice(0, MAX_EVIDENCE)
       .map(({ address, count: own, example }) => `${address}: ${plural(own, "connection")}, such as ${example}`),
     fix: `for a in ${addresses.join(" ")}; do conntrack -D --orig-src $a; conntrack -D --reply-src $a; done (package conntrack)`,
     node,

@@ -1,4 +1,5 @@
-// Whether workloads of this host are closed by a guard table that no agent opens, or reach the host by IPv6 without policy.
+// Checks whether the guard table still drops all packets of workloads because Felix has not programmed rules since boot, and
+// whether IPv6 packets of workloads bypass policy.
 import { type GuardState, guardState, hasPolicyRules, Nft } from "../../kernel/index.ts";
 import type { IpVersion } from "../../lib/ip/ip.ts";
 import type { HostFacts } from "./facts.ts";
@@ -10,7 +11,7 @@ export interface GuardFacts {
   readonly policyFor: readonly IpVersion[];
 }
 
-/** Undefined if we may not read the rules, or the kernel has no nf_tables. */
+/** Returns undefined if doctor may not read the rules, or the kernel has no nf_tables. */
 export async function readGuard(): Promise<GuardFacts | undefined> {
   try {
     using nft = new Nft();
@@ -30,14 +31,14 @@ export function* closedWorkloads(host: HostFacts): Generator<Finding> {
     id: "workloads-closed",
     severity: "error",
     object: `host ${host.node}`,
-    problem: `packets of all workloads on ${host.node} are dropped: Felix has written no rules since boot`,
+    problem: `packets of all workloads on ${host.node} are dropped: Felix has not programmed rules since boot`,
     cause:
-      "a pod was started before Felix had written its rules. The CNI plugin then closes the host, and Felix opens it together with its first rules",
+      "a pod was started before Felix had programmed its rules. The CNI plugin then adds a table that drops the packets of all workloads, which Felix opens together with its first rules",
     evidence: [
-      "the nftables table inet calico-guard has its closed form",
-      felix?.isRunning === true ? "Felix runs" : "Felix does not run",
+      "the nftables table inet calico-guard is in its closed state",
+      felix?.isRunning === true ? "Felix is running" : "Felix is not running",
     ],
-    fix: "start calico-node; if it runs, its log says why Felix is not ready. If an agent other than calico-ts runs on this host: nft delete table inet calico-guard, and delete /var/lib/calico/guard",
+    fix: "start calico-node; if it is running, its log shows why Felix is not ready. If an agent other than calico-ts runs on this host: nft delete table inet calico-guard, and delete /var/lib/calico/guard",
     node: host.node,
   };
 }
@@ -51,9 +52,9 @@ export function* ipv6WithoutRules(host: HostFacts): Generator<Finding> {
     id: "ipv6-without-rules",
     severity: "error",
     object: `host ${host.node}`,
-    problem: `no rules apply to IPv6 packets of workloads on ${host.node}: pods reach the node by its link-local addresses, whatever their policy`,
+    problem: `no rules apply to IPv6 packets of workloads on ${host.node}: pods can reach the node by its link-local addresses, regardless of policy`,
     cause:
-      "the rules were written with ipv6Support off by an agent without a guard table: Calico, or an older version of calico-ts",
+      "the rules were programmed with ipv6Support off by an agent without a guard table: Calico, or an older version of calico-ts",
     evidence: ["the kernel has policy rules for IPv4 and none for IPv6", "there is no table inet calico-guard"],
     fix: "set ipv6Support: true in FelixConfiguration, or run calico-node of this version, which drops these packets",
     node: host.node,

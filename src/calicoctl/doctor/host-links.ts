@@ -1,13 +1,13 @@
 // Checks that the interfaces that lead to other nodes and BGP peers are up and have a carrier.
 import { cidrContains, type IpAddress, type IpVersion, ipVersion, maskCidr } from "../../lib/ip/ip.ts";
 import type { ClusterFacts, HostFacts, HostLink } from "./facts.ts";
-import { type Finding, listed } from "./finding.ts";
+import { type Finding, formatList } from "./finding.ts";
 
 export function* linksDown(cluster: ClusterFacts, host: HostFacts): Generator<Finding> {
   for (const link of host.links) {
     if (link.isUp && link.hasCarrier) continue;
     const own = ownAddresses(cluster, host, link);
-    const reached = addressesBeyond(cluster, host).filter((address) => isInNetworkOf(link, address));
+    const reached = remoteAddresses(cluster, host).filter((address) => isInNetworkOf(link, address));
     if (own.length === 0 && reached.length === 0) continue;
     const state = link.isUp ? "has no carrier" : "is administratively down";
     yield {
@@ -18,12 +18,12 @@ export function* linksDown(cluster: ClusterFacts, host: HostFacts): Generator<Fi
       cause:
         own.length > 0
           ? `${link.name} has the node's address ${own.join(" and ")}: no other node or BGP peer can reach it`
-          : `${link.name} is the interface to ${listed(reached)}`,
+          : `${link.name} is the interface to ${formatList(reached)}`,
       evidence: [
         link.isUp
           ? `ip link show ${link.name}: NO-CARRIER, the interface is up but gets no signal from the other end`
           : `ip link show ${link.name}: the interface is administratively down`,
-        ...(reached.length === 0 ? [] : [`in its network: ${listed(reached)}`]),
+        ...(reached.length === 0 ? [] : [`in its network: ${formatList(reached)}`]),
       ],
       fix: link.isUp
         ? `check the cable, the switch port, or the virtual interface at the other end of ${link.name}`
@@ -35,7 +35,7 @@ export function* linksDown(cluster: ClusterFacts, host: HostFacts): Generator<Fi
   }
 }
 
-/** The neighbours of BGP sessions that cannot be up while this interface is down. */
+/** Returns the neighbours of the BGP sessions that cannot be up while this interface is down. */
 export function sessionsOverLink(cluster: ClusterFacts, host: HostFacts, name: string): readonly string[] {
   const link = host.links.find((each) => each.name === name);
   if (link === undefined) return [];
@@ -54,7 +54,7 @@ function ownAddresses(cluster: ClusterFacts, host: HostFacts, link: HostLink): r
 }
 
 /** Addresses of the other nodes and of BGP peers. */
-function addressesBeyond(cluster: ClusterFacts, host: HostFacts): readonly IpAddress[] {
+function remoteAddresses(cluster: ClusterFacts, host: HostFacts): readonly IpAddress[] {
   const nodes = [...cluster.nodes.values()].filter(({ name }) => name !== host.node);
   const addresses = [
     ...nodes.flatMap(({ networks }) => [networks[4]?.address, networks[6]?.address]),

@@ -1,4 +1,4 @@
-// What the doctor finds on the host itself.
+// Tests the checks of the host.
 import { describe, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -30,7 +30,7 @@ describe("the host", () => {
     expect(look(cluster, { ...noForward })).toEqual([]); // no IPv6 node
   });
 
-  test("a kernel without what the pools ask for", () => {
+  test("a kernel without a feature that the pools require", () => {
     const bare = { ...healthy, hasModule: (name: string) => name === "nf_tables" };
     expect(look(cluster, bare)).toEqual([]);
     const tunnels = [
@@ -39,8 +39,8 @@ describe("the host", () => {
       ...THREE,
     ];
     expect(look(tunnels, bare).map(({ problem }) => problem)).toEqual([
-      "the kernel of n1 has no vxlan",
-      "the kernel of n1 has no ipip",
+      "the kernel of n1 does not support vxlan",
+      "the kernel of n1 does not support ipip",
     ]);
     const felix = resource("FelixConfiguration", "default", { wireguardEnabled: true });
     expect(only(look([...cluster, felix], bare), "kernel-feature").problem).toContain("wireguard");
@@ -63,12 +63,12 @@ describe("the host", () => {
     expect(only(look(cluster, both), "two-dataplanes").problem).toContain("20");
   });
 
-  test("workloads that nobody opens, and IPv6 without rules", () => {
+  test("a guard table that is still closed, and IPv6 without rules", () => {
     const felix = { name: "felix", isRunning: false, detail: "its process has ended" };
     const closed = { ...healthy, guard: { state: "closed", policyFor: [] }, parts: [felix] } as const;
     expect(only(look(cluster, closed), "workloads-closed")).toMatchObject({
       severity: "error",
-      evidence: ["the nftables table inet calico-guard has its closed form", "Felix does not run"],
+      evidence: ["the nftables table inet calico-guard is in its closed state", "Felix is not running"],
     });
     const sysctl = (path: string) => (path === "net/ipv6/conf/all/disable_ipv6" ? "0" : healthy.sysctl(path));
     const left = { ...healthy, sysctl, guard: { state: "absent", policyFor: [4] } } as const;
@@ -83,7 +83,7 @@ describe("the host", () => {
     for (const each of fine) expect(look(cluster, { ...left, ...each })).toEqual([]);
   });
 
-  test("MTUs larger than the way minus encapsulation", () => {
+  test("MTUs larger than the path MTU minus the encapsulation", () => {
     const vxlan = [pool("v", "10.65.0.0/16", { vxlanMode: "Always" }), ...THREE];
     const with_ = (name: string, mtu: number) => ({ ...healthy, links: [...healthy.links, { ...link(name), mtu }] });
     expect(look(vxlan, with_("vxlan.calico", 1450))).toEqual([]);
@@ -100,7 +100,7 @@ describe("the host", () => {
     expect(only(look(vxlan, both), "mtu").evidence.join()).toContain("less 50 of vxlan.calico");
   });
 
-  test("an MTU that FelixConfiguration sets is named, not the CNI configuration", () => {
+  test("for an MTU set in FelixConfiguration, the finding names that setting, not the CNI configuration", () => {
     const vxlan = [pool("v", "10.65.0.0/16", { vxlanMode: "Always" }), ...THREE];
     const felix = (name: string, mtu: number) => resource("FelixConfiguration", name, { vxlanMTU: mtu });
     const links = (tunnel: number, pod?: number) => [
@@ -118,7 +118,7 @@ describe("the host", () => {
       });
       expect(found[0]?.problem).toContain("FelixConfiguration.vxlanMTU is 9000");
     }
-    // The node's own configuration wins, and 0 means detection: then the pod's MTU comes from elsewhere.
+    // The node's own configuration takes precedence, and 0 means detection, so that the pod's MTU is from the CNI configuration.
     const detected = [...vxlan, felix("default", 9000), felix("node.n1", 0)];
     expect(look(detected, { ...healthy, links: links(1450) })).toEqual([]);
     expect(only(look(detected, { ...healthy, links: links(1450, 9000) }), "mtu").setting).toBe("mtu: 1450");
@@ -126,7 +126,7 @@ describe("the host", () => {
     expect(look([PODS, ...THREE, felix("default", 9000)], { ...healthy, links: links(1450) })).toEqual([]);
   });
 
-  test("interfaces to nodes and peers without a carrier; they explain the sessions over them", () => {
+  test("interfaces without a carrier, instead of findings about the sessions that use them", () => {
     const rack = resource("BGPPeer", "rack", { peerIP: "10.9.0.254", asNumber: 65001 });
     const sessions = [session("10.0.0.2", {}), session("10.9.0.254", { kind: "global" })];
     const birds = { 4: { routerId: "10.0.0.1", sessions }, 6: undefined };
@@ -141,7 +141,7 @@ describe("the host", () => {
       surroundings: () => ({ heard: "Hold timer expired" }),
     });
     const own = look([...cluster, rack], withEth({ hasCarrier: false }, {}));
-    expect(ids(own)).toEqual(["dual-nic", "link-down"]); // eth1 is another network than the Node's
+    expect(ids(own)).toEqual(["dual-nic", "link-down"]); // eth1 is not in the Node's network
     expect(only(own, "link-down")).toMatchObject({
       severity: "error",
       problem: "eth0 on n1 has no carrier",
@@ -164,7 +164,7 @@ describe("the host", () => {
     });
   });
 
-  test("the ARP table near its limit, and conntrack", () => {
+  test("an ARP table and a conntrack table near their limits", () => {
     const table = (entries: number) => ({
       ...healthy,
       neighbourTable: { 4: { entries, limit: 1024, overflows: 3 }, 6: undefined },
@@ -183,12 +183,12 @@ describe("the host", () => {
     expect(only(look(cluster, full), "conntrack-full").setting).toBe("net.netfilter.nf_conntrack_max=200");
   });
 
-  test("no default route where pods rely on proxy ARP", () => {
+  test("no default route, which proxy ARP for pods needs", () => {
     const host = { ...healthy, routesToPodGateway: false, links: [...healthy.links, link("cali1")] };
     expect(only(look(cluster, host), "no-default-route")).toMatchObject({ severity: "error", interface: "cali1" });
   });
 
-  test("sessions that are not up with their cause, and parts that do not run", () => {
+  test("sessions that are down, with their cause, and processes that are not running", () => {
     const sessions = [
       session("10.0.0.2", { lastError: "Received: Bad peer AS", localAs: 1, neighborAs: 2 }),
       session("10.0.0.3", { bgpState: "Established", state: "up" }),
@@ -228,7 +228,7 @@ describe("rules that the kernel rejects", () => {
     expect(rejectedNote(host.rejected.slice(0, 2))).toBeUndefined();
   });
 
-  test("are read from Felix' file; a missing or invalid file counts as empty", () => {
+  test("are read from Felix's file; a missing or invalid file counts as empty", () => {
     const folder = mkdtempSync(join(tmpdir(), "calico-rejected-"));
     try {
       const file = join(folder, "rejected.json");

@@ -1,4 +1,4 @@
-// Whether every Node carries an address of its own, that its host has, and that its peers expect.
+// Checks that every Node has a unique address and router ID, that its host has the address, and that its BGP peers expect it.
 import {
   type HostInterface,
   holderOf,
@@ -10,7 +10,7 @@ import {
 import { type Cidr, cidrLength, type IpVersion, ipVersion, maskCidr } from "../../lib/ip/ip.ts";
 import type { Node } from "../../model/index.ts";
 import type { ClusterFacts, HostFacts } from "./facts.ts";
-import { type Finding, listed } from "./finding.ts";
+import { type Finding, formatList } from "./finding.ts";
 import { nodesByAddress, type PeerFacts, type Plans } from "./plans.ts";
 
 const VERSIONS = [4, 6] as const;
@@ -18,7 +18,7 @@ const variable = (version: IpVersion): string => (version === 4 ? "IP" : "IP6");
 const methodFor = (version: IpVersion, nic: string): string =>
   `${variable(version)}_AUTODETECTION_METHOD=interface=${nic}`;
 
-/** The host's own interfaces say more than what the node once recorded. */
+/** Returns the interfaces of this host as read from the kernel, and those of other nodes as calico-node recorded them. */
 export function interfacesOf(node: Node, host: HostFacts | undefined): readonly HostInterface[] {
   if (host?.node !== node.name)
     return node.interfaces.map(({ name, addresses }) => ({
@@ -37,20 +37,20 @@ export function* missingAddresses(cluster: ClusterFacts, host?: HostFacts): Gene
         nic.addresses.filter((own) => ipVersion(own.address) === version).map((own) => `${nic.name} ${own.address}`),
       );
       const isHere = host?.node === node.name;
-      // What a node recorded without any address of the family tells nothing of the family.
+      // calico-node may not have recorded addresses of this family, so an empty list proves nothing.
       if (address === undefined || (others.length === 0 && !isHere) || holderOf(interfaces, address)) continue;
       yield {
         id: "address-not-on-host",
         severity: "error",
         object: `Node(${node.name})`,
-        problem: `node ${node.name} carries ${address}, which none of its interfaces has`,
+        problem: `Node ${node.name} is set to ${address}, but none of its interfaces has that address`,
         cause:
-          "BIRD sends from the Node's address and cannot: no session that uses it comes up, and packets to it are lost",
+          "BIRD cannot send from the Node's address: no BGP session that uses it is established, and packets to it are lost",
         evidence: [
           `Node(${node.name}) spec.bgp.ipv${version}Address is ${address}`,
-          `${isHere ? "the host has" : "the node recorded"} ${listed(others, 8) || `no IPv${version} address`}`,
+          `${isHere ? "the host has" : "the node recorded"} ${formatList(others, 8) || `no IPv${version} address`}`,
         ],
-        fix: `set ${variable(version)}=autodetect (or the right address) for calico-node on ${node.name} and restart it, or put ${address} on an interface`,
+        fix: `set ${variable(version)}=autodetect (or the correct address) for calico-node on ${node.name} and restart it, or add ${address} to an interface`,
         node: node.name,
         address,
         setting: `${variable(version)}=autodetect`,
@@ -71,11 +71,11 @@ export function* duplicateAddresses(cluster: ClusterFacts): Generator<Finding> {
         id: "duplicate-address",
         severity: "error",
         object: `Node(${names[0]})`,
-        problem: `nodes ${listed(names)} ${names.length === 2 ? "both" : "all"} carry ${address}`,
+        problem: `nodes ${formatList(names)} ${names.length === 2 ? "both" : "all"} have the address ${address}`,
         cause:
-          "others open one session to that address and reach whichever host answers; the routes of the others are lost. Often a host was cloned, or a Node of a host that is gone was left behind",
+          "peers open one session to that address and reach only the host that answers; the routes of the other nodes are lost. Often a host was cloned, or the Node of a removed host was not deleted",
         evidence: names.map((name) => `Node(${name}) spec.bgp.ipv${version}Address is ${address}`),
-        fix: `delete the Node that has no host any more (calicoctl delete node NAME), or set ${variable(version)} on one of the hosts to its own address`,
+        fix: `delete the Node whose host no longer exists (calicoctl delete node NAME), or set ${variable(version)} on one of the hosts to its own address`,
         node: names[0] ?? "",
         address,
         setting: `${variable(version)}=<its own address>`,
@@ -84,61 +84,62 @@ export function* duplicateAddresses(cluster: ClusterFacts): Generator<Finding> {
   }
 }
 
-/** Router ids as the nodes last told them, as BIRD on this host has it, else as they follow from the resources. */
+/** Compares router IDs: that of BIRD on this host, those that nodes last reported, or else those computed from resources. */
 export function* duplicateRouterIds(cluster: ClusterFacts, host?: HostFacts): Generator<Finding> {
   const ids = [...cluster.nodes.values()].map((node) => {
     const own = host?.node === node.name ? (host.birds[4] ?? host.birds[6])?.routerId : undefined;
-    const said = own || cluster.reported.get(node.name)?.routerId;
+    const actual = own || cluster.reported.get(node.name)?.routerId;
     return {
       name: node.name,
-      id: said || routerIdOf(node, undefined, []),
-      how: said ? "as BIRD says" : "planned",
+      id: actual || routerIdOf(node, undefined, []),
+      source: actual ? "reported by BIRD" : "planned",
     };
   });
   const addressOf = (name: string) => cluster.nodes.get(name)?.networks[4]?.address;
   for (const [id, nodes] of Map.groupBy(ids, (entry) => entry.id)) {
     const names = nodes.map(({ name }) => name);
     if (nodes.length < 2 || id === "") continue;
-    if (names.every((name) => addressOf(name) === id)) continue; // one address on several nodes: told as that
+    if (names.every((name) => addressOf(name) === id)) continue; // reported as duplicate-address
     yield {
       id: "duplicate-router-id",
       severity: "error",
       object: `Node(${names[0]})`,
-      problem: `nodes ${listed(names)} have the router id ${id}`,
-      cause: "BGP refuses a session between two routers of one id, and reflectors take their routes for one's own",
-      evidence: nodes.map(({ name, how }) => `${name}: router id ${id} (${how})`),
-      fix: "set CALICO_ROUTER_ID for calico-node to a value of its own on each of them, or to `hash`",
+      problem: `nodes ${formatList(names)} have the same router ID ${id}`,
+      cause:
+        "BGP rejects a session between two routers with the same ID, and a node ignores reflected routes that carry its own ID",
+      evidence: nodes.map(({ name, source }) => `${name}: router ID ${id} (${source})`),
+      fix: "set CALICO_ROUTER_ID for calico-node to a different value on each of them, or to `hash`",
       node: names[0] ?? "",
       setting: "CALICO_ROUTER_ID=hash",
     };
   }
 }
 
-/** The classic: two interfaces, the Node carries one's address, the peering was made for the other's. */
+/** Finds peers that expect a node's session from another interface than the one whose address the Node has. */
 export function* otherInterface(cluster: ClusterFacts, plans: Plans, host?: HostFacts): Generator<Finding> {
   const nodesIn = nodeFinder(cluster);
   for (const node of cluster.nodes.values()) {
-    const sort = plans.sortOf.get(node.name);
-    const told = new Set<string>();
-    for (const other of sort === undefined ? [] : otherNetworks(node.networks, interfacesOf(node, host))) {
-      const isFault = (peer: PeerFacts) =>
+    const group = plans.groupOf.get(node.name);
+    const reported = new Set<string>();
+    for (const other of group === undefined ? [] : otherNetworks(node.networks, interfacesOf(node, host))) {
+      const isUnexpected = (peer: PeerFacts) =>
         peer.fromNodeAddress &&
         isPeerOf(other, peer.neighbor) &&
-        !told.has(peer.neighbor) &&
+        !reported.has(peer.neighbor) &&
         stateOf(cluster, host, node.name, peer.neighbor) !== "Established";
-      const outside = sort?.outside.filter(isFault) ?? [];
-      // Of the nodes there one will do: the same setting cures the sessions with all of them.
-      const inside = sessionsWith(plans, node, nodesIn(other.network)).find(isFault);
+      const outside = group?.externalPeers.filter(isUnexpected) ?? [];
+      // One finding covers all nodes in that network: the same setting fixes the sessions with all of them.
+      const inside = sessionsWith(plans, node, nodesIn(other.network)).find(isUnexpected);
       for (const peer of inside === undefined ? outside : [...outside, inside]) {
-        told.add(peer.neighbor);
-        yield expectsOther(cluster, host, node, peer, other);
+        reported.add(peer.neighbor);
+        yield unexpectedSource(cluster, host, node, peer, other);
       }
     }
   }
   yield* peersAtOtherInterface(cluster, host);
 }
 
-/** Finds the nodes whose address lies in a network. */
+/** Returns a function that finds the nodes with an address in a network. Lookups are indexed by prefix length. */
 function nodeFinder(cluster: ClusterFacts): (network: Cidr) => readonly Node[] {
   const byLength = new Map<string, ReadonlyMap<string, readonly Node[]>>();
   return (network) => {
@@ -159,15 +160,15 @@ function nodeFinder(cluster: ClusterFacts): (network: Cidr) => readonly Node[] {
 function* sessionsWith(plans: Plans, node: Node, others: readonly Node[]): Generator<PeerFacts> {
   for (const other of others)
     for (const version of VERSIONS) {
-      const sort = plans.sortOf.get(other.name);
-      const sample = sort && plans.sortOf.get(node.name)?.towards[version].get(sort);
+      const group = plans.groupOf.get(other.name);
+      const sample = group && plans.groupOf.get(node.name)?.sampleSessions[version].get(group);
       const neighbor = other.networks[version]?.address;
       if (sample === undefined || neighbor === undefined || other.name === node.name) continue;
       yield { ...sample, neighbor, because: sample.because.replace(/, node .*$/, `, node ${other.name}`) };
     }
 }
 
-function expectsOther(
+function unexpectedSource(
   cluster: ClusterFacts,
   host: HostFacts | undefined,
   node: Node,
@@ -181,15 +182,15 @@ function expectsOther(
     id: "dual-nic",
     severity: "error",
     object: `Node(${node.name})`,
-    problem: `node ${node.name} speaks to peer ${peer.neighbor} (${peer.because}) from ${own}${carrier === undefined ? "" : ` of ${carrier}`}, but the peer is a neighbour of ${nic}, where the node is ${address}`,
-    cause: `the host has several interfaces, and the Node was given the address of ${carrier ?? "another one"} while the peer expects that of ${nic}: it does not know ${own}, or has no way back to it, so the session never comes up`,
+    problem: `node ${node.name} connects to peer ${peer.neighbor} (${peer.because}) from ${own}${carrier === undefined ? "" : ` of ${carrier}`}, but the peer is in the network of ${nic}, where the node has ${address}`,
+    cause: `the host has several interfaces; the Node has the address of ${carrier ?? "another one"}, but the peer expects that of ${nic}. The peer does not accept ${own}, or has no route to it, so the session is never established`,
     evidence: [
       `Node(${node.name}) spec.bgp.ipv${peer.family}Address is ${own}${carrier === undefined ? "" : `, the address of ${carrier}`}`,
       `${node.name} has ${address} on ${nic}, the network of ${peer.neighbor}`,
-      `${peer.because} makes the session, source address ${own}`,
+      `${peer.because} requests the session, source address ${own}`,
       ...(state === undefined ? [] : [`BIRD on ${node.name}: ${state}`]),
     ],
-    fix: `set ${setting} for calico-node on ${node.name} and restart it; the Node then carries ${address}. If ${own} is meant, let the peer expect it, or set sourceAddress: None in the BGPPeer`,
+    fix: `set ${setting} for calico-node on ${node.name} and restart it; the Node then has ${address}. If ${own} is correct, configure the peer for it, or set sourceAddress: None in the BGPPeer`,
     node: node.name,
     interface: nic,
     address,
@@ -198,9 +199,9 @@ function expectsOther(
   };
 }
 
-/** BGPPeers made for an address that a node has on another interface than the one its Node carries. */
+/** Finds BGPPeers for an address that a node has on another interface than the one whose address its Node has. */
 function* peersAtOtherInterface(cluster: ClusterFacts, host: HostFacts | undefined): Generator<Finding> {
-  const carried = nodesByAddress(cluster);
+  const byNodeAddress = nodesByAddress(cluster);
   const holders = Map.groupBy(
     [...cluster.nodes.values()].flatMap((node) =>
       interfacesOf(node, host).flatMap((nic) => nic.addresses.map(({ address }) => ({ node, nic, address }))),
@@ -208,11 +209,11 @@ function* peersAtOtherInterface(cluster: ClusterFacts, host: HostFacts | undefin
     ({ address }) => address,
   );
   for (const peer of cluster.bgp.peers.values()) {
-    const wanted = peer.peerAddress?.address;
-    if (wanted === undefined || carried.has(wanted)) continue;
-    for (const { node, nic } of holders.get(wanted) ?? []) {
+    const address = peer.peerAddress?.address;
+    if (address === undefined || byNodeAddress.has(address)) continue;
+    for (const { node, nic } of holders.get(address) ?? []) {
       const interfaces = interfacesOf(node, host);
-      const version = ipVersion(wanted);
+      const version = ipVersion(address);
       const own = node.networks[version]?.address;
       if (own === undefined) continue;
       const carrier = holderOf(interfaces, own);
@@ -221,25 +222,25 @@ function* peersAtOtherInterface(cluster: ClusterFacts, host: HostFacts | undefin
         id: "dual-nic",
         severity: "error",
         object: `BGPPeer(${peer.name})`,
-        problem: `BGPPeer ${peer.name} is for ${wanted}, which is ${nic.name} of node ${node.name}, but that Node carries ${own}${carrier === undefined ? "" : ` of ${carrier.name}`}`,
-        cause: `the host has several interfaces; ${node.name} speaks BGP with the address of ${carrier?.name ?? "another one"}, does not recognise itself in the BGPPeer, and refuses those who connect to ${wanted}`,
+        problem: `BGPPeer ${peer.name} is for ${address}, which is on ${nic.name} of node ${node.name}, but that Node has ${own}${carrier === undefined ? "" : ` of ${carrier.name}`}`,
+        cause: `the host has several interfaces; ${node.name} uses the address of ${carrier?.name ?? "another one"} for BGP, does not match the BGPPeer to itself, and rejects connections to ${address}`,
         evidence: [
-          `BGPPeer(${peer.name}) spec.peerIP is ${wanted}`,
-          `${node.name} has ${wanted} on ${nic.name}`,
+          `BGPPeer(${peer.name}) spec.peerIP is ${address}`,
+          `${node.name} has ${address} on ${nic.name}`,
           `Node(${node.name}) spec.bgp.ipv${version}Address is ${own}${carrier === undefined ? "" : `, the address of ${carrier.name}`}`,
         ],
         fix: `set ${setting} for calico-node on ${node.name} and restart it; or change the BGPPeer to ${own}`,
         node: node.name,
         interface: nic.name,
-        address: wanted,
-        peer: wanted,
+        address,
+        peer: address,
         setting,
       };
     }
   }
 }
 
-/** As BIRD on this host has it, or as the node last reported. */
+/** Returns the state of a session: on this host from BIRD, for other nodes as they last reported it. */
 export function stateOf(
   cluster: ClusterFacts,
   host: HostFacts | undefined,

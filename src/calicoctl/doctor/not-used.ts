@@ -1,5 +1,5 @@
-// Finds policies, sets and host endpoints of which Felix ignores or replaces an invalid part, so that they allow no more
-// than they were meant to. Felix also logs a warning for each.
+// Finds policies, network sets and host endpoints with invalid parts, which Felix ignores or replaces so that no additional
+// traffic is allowed. Felix also logs a warning for each.
 import {
   globalNetworkSetProcessor,
   hostEndpointProcessor,
@@ -12,7 +12,7 @@ import {
 import type { ClusterFacts } from "./facts.ts";
 import { type Finding, plural } from "./finding.ts";
 
-export const JUDGED_KINDS = [
+export const CHECKED_KINDS = [
   "NetworkPolicy",
   "GlobalNetworkPolicy",
   "StagedNetworkPolicy",
@@ -23,21 +23,21 @@ export const JUDGED_KINDS = [
   "HostEndpoint",
 ] as const satisfies readonly KindName[];
 
-/** Kinds of Kubernetes that Felix reads where Kubernetes is the datastore, and their names for kubectl. */
+/** Kubernetes kinds that Felix reads if the Kubernetes API is the datastore, and their names for kubectl. */
 const KUBECTL_NAMES: ReadonlyMap<KindName, string> = new Map<KindName, string>([
   ["KubernetesNetworkPolicy", "networkpolicy"],
   ["KubernetesClusterNetworkPolicy", "clusternetworkpolicy"],
 ]);
-export const JUDGED_KUBERNETES_KINDS: readonly KindName[] = [...KUBECTL_NAMES.keys()];
+export const CHECKED_KUBERNETES_KINDS: readonly KindName[] = [...KUBECTL_NAMES.keys()];
 
-/** A resource, and what is wrong with it. */
+/** A resource with invalid parts. */
 export interface NotUsed {
   readonly kind: KindName;
   readonly name: string;
   readonly namespace?: string;
   readonly problems: readonly string[];
-  /** Nothing of it is used. */
-  readonly isGone: boolean;
+  /** Felix ignores the whole resource. */
+  readonly isIgnored: boolean;
 }
 
 const PROCESSORS: ReadonlyMap<KindName, () => UpdateProcessor> = new Map<KindName, () => UpdateProcessor>([
@@ -57,8 +57,8 @@ const PROCESSORS: ReadonlyMap<KindName, () => UpdateProcessor> = new Map<KindNam
   ["HostEndpoint", hostEndpointProcessor],
 ]);
 
-/** As an agent reads them, each by itself. */
-export function judge(resources: readonly Resource[]): readonly NotUsed[] {
+/** Processes each resource as Felix does, and returns those with problems. */
+export function findNotUsed(resources: readonly Resource[]): readonly NotUsed[] {
   return resources.flatMap((value) => {
     const { kind, metadata } = value;
     const processor = PROCESSORS.get(kind)?.();
@@ -66,29 +66,29 @@ export function judge(resources: readonly Resource[]): readonly NotUsed[] {
     const where = metadata.namespace === undefined ? {} : { namespace: metadata.namespace };
     const problems: string[] = [];
     const key = { type: "resource", kind, name: metadata.name, ...where } as const;
-    const told = processor.process({ key, value }, (problem) => problems.push(problem));
+    const updates = processor.process({ key, value }, (problem) => problems.push(problem));
     if (problems.length === 0) return [];
     return [
-      { kind, name: metadata.name, ...where, problems, isGone: told.every((update) => update.value === undefined) },
+      { kind, name: metadata.name, ...where, problems, isIgnored: updates.every(({ value }) => value === undefined) },
     ];
   });
 }
 
-const MOST_EVIDENCE = 5;
+const MAX_EVIDENCE = 5;
 
 export function* notUsed(cluster: ClusterFacts): Generator<Finding> {
-  for (const { kind, name, namespace, problems, isGone } of cluster.notUsed) {
+  for (const { kind, name, namespace, problems, isIgnored } of cluster.notUsed) {
     const id = `${namespace === undefined ? "" : `${namespace}/`}${name}`;
-    const more = problems.length - MOST_EVIDENCE;
+    const more = problems.length - MAX_EVIDENCE;
     yield {
       id: "not-used",
-      severity: isGone ? "error" : "warning",
+      severity: isIgnored ? "error" : "warning",
       object: `${kind}(${id})`,
-      problem: isGone
-        ? `${titleOf(kind)} ${id} is invalid: nothing of it is enforced`
+      problem: isIgnored
+        ? `${titleOf(kind)} ${id} is invalid: no part of it is enforced`
         : `${titleOf(kind)} ${id} is not enforced as it is written`,
-      cause: `${plural(problems.length, "part")} of it ${problems.length === 1 ? "is" : "are"} invalid; Felix ignores or replaces ${problems.length === 1 ? "it" : "them"} so that no more traffic is allowed`,
-      evidence: [...problems.slice(0, MOST_EVIDENCE), ...(more > 0 ? [`and ${more} more`] : [])],
+      cause: `${plural(problems.length, "part")} of it ${problems.length === 1 ? "is" : "are"} invalid; Felix ignores or replaces ${problems.length === 1 ? "it" : "them"} so that no additional traffic is allowed`,
+      evidence: [...problems.slice(0, MAX_EVIDENCE), ...(more > 0 ? [`and ${more} more`] : [])],
       fix: fixFor(kind, name, namespace),
     };
   }

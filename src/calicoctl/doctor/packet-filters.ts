@@ -1,9 +1,9 @@
-// The packet filter's chains that are not Calico's, read from what `nft list table` and `iptables-legacy-save` print:
-// every table on a hook is asked, and one drop is final, whatever Calico's own rules say.
+// Parses the output of `nft list table` and `iptables-legacy-save` into the chains of other programs than Calico. The kernel
+// evaluates all tables of a hook, and a drop in one of them is final, regardless of Calico's own rules.
 
-/** A chain that the kernel enters by itself, with the rules of all chains that it leads to. */
+/** A base chain, with the rules of all chains that are reached from it. */
 export interface FilterChain {
-  /** `table inet fw, chain in`: how its owner would look for it. */
+  /** The location for the operator: `table inet fw, chain in`, or `filter FORWARD`. */
   readonly where: string;
   readonly tool: "nft" | "iptables-legacy";
   readonly family: "ip" | "ip6" | "inet";
@@ -11,18 +11,18 @@ export interface FilterChain {
   readonly name: string;
   readonly hook: string;
   readonly drops: boolean;
-  /** One line each, in the words of the tool. */
   readonly rules: readonly FilterRule[];
-  /** Calico's own chains are entered from here: it decides before the chain's policy does. */
+  /** The chain jumps to Calico's chains, which decide before the policy of this chain applies. */
   readonly entersCalico: boolean;
 }
 
 export interface FilterRule {
+  /** One line of the tool's output. */
   readonly text: string;
   readonly verdict: "accept" | "drop" | undefined;
-  /** It has no condition. */
+  /** The rule has no condition. */
   readonly isBare: boolean;
-  /** It stands in the chain that the kernel enters, not in one that a condition leads to. */
+  /** The rule is in the base chain itself, not in a chain that it jumps to. */
   readonly isDirect: boolean;
 }
 
@@ -32,11 +32,11 @@ interface Chain {
   policy?: string;
 }
 
-/** Calico's own chains and kube-proxy's: they know what they do with pods' packets. */
+/** Chains of Calico and kube-proxy, which do not drop packets of pods by mistake. */
 const KNOWN = /^(cali-|KUBE-)/;
-const MOST_DEEP = 8;
+const MAX_DEPTH = 8;
 
-/** @param text what `nft list table FAMILY TABLE` prints */
+/** @param text the output of `nft list table FAMILY TABLE` */
 export function parseNftTable(family: FilterChain["family"], table: string, text: string): readonly FilterChain[] {
   const chains = new Map<string, Chain>();
   let current: Chain | undefined;
@@ -53,7 +53,7 @@ export function parseNftTable(family: FilterChain["family"], table: string, text
   return baseChains(chains, { tool: "nft", family, table });
 }
 
-/** @param text what `iptables-legacy-save` prints */
+/** @param text the output of `iptables-legacy-save` */
 export function parseLegacySave(family: "ip" | "ip6", text: string): readonly FilterChain[] {
   return text.split(/^\*/m).flatMap((part) => {
     const [table = "", ...lines] = part.split("\n");
@@ -95,7 +95,7 @@ function rulesFrom(
   depth: number,
   seen: Set<string>,
 ): readonly FilterRule[] {
-  if (depth > MOST_DEEP || seen.has(name) || KNOWN.test(name)) return [];
+  if (depth > MAX_DEPTH || seen.has(name) || KNOWN.test(name)) return [];
   seen.add(name);
   return (chains.get(name)?.rules ?? []).flatMap((text) => {
     const target = /(?:^|\s)(?:jump|goto|-j|-g) ([^\s}]+)$/.exec(plain(text))?.[1];
@@ -110,7 +110,7 @@ function ruleOf(text: string, isDirect: boolean): FilterRule {
   return { text, verdict, isDirect, isBare: /^(-j )?(drop|reject.*|accept)$/i.test(rule) };
 }
 
-/** Without what is no condition: counters, comments, handles. */
+/** Removes the parts of a rule that are not conditions: counters, comments, handles. */
 const plain = (text: string): string =>
   text
     .replaceAll(/counter packets \d+ bytes \d+/g, "")

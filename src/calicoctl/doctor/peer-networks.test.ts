@@ -1,4 +1,5 @@
-// A Node that has the address of the wrong interface, as it shows in the resources alone: nodes record no interfaces here.
+// Tests the detection of Nodes with the address of the wrong interface from resources alone: these Nodes have no recorded
+// interfaces.
 import { describe, expect, test } from "bun:test";
 import type { Resource } from "../../model/index.ts";
 import { ids, look, meshOff, only } from "../testing/findings.ts";
@@ -20,7 +21,7 @@ const status = (name: string, peerIP: string, state: string) =>
   );
 
 describe("a node whose peer is in the network of the peer's other nodes", () => {
-  test("is named with its address, the peer, that network and the cure", () => {
+  test("is reported with its address, the peer, that network and the fix", () => {
     const found = only(look([PODS, W1, W2, ...own("w1", "w2")]), "dual-nic");
     expect(found).toMatchObject({
       severity: "warning",
@@ -122,7 +123,7 @@ describe("a node whose peer is in the network of the peer's other nodes", () => 
 
 describe("a BGPPeer for an address that no Node has, beside a node without a session", () => {
   const toW1 = (spec: object = {}) => peer("to-w1", { node: "w2", peerIP: "10.10.10.5", asNumber: 64512, ...spec });
-  test("names the BGPPeer, the node, and both cures", () => {
+  test("is reported with the BGPPeer, the node, and both fixes", () => {
     const found = look([PODS, meshOff, W1, W2, toW1()]);
     expect(ids(found)).toEqual(["node-without-session", "dual-nic"]);
     const { problem, fix, ...rest } = only(found, "dual-nic");
@@ -132,19 +133,19 @@ describe("a BGPPeer for an address that no Node has, beside a node without a ses
     expect(fix).toContain(`calicoctl patch node w1 -p '{"spec":{"bgp":{"ipv4Address":"10.10.10.5/24"}}}'`);
     expect(fix).toContain(`calicoctl patch bgppeer to-w1 -p '{"spec":{"peerIP":"10.20.30.5"}}'`);
   });
-  test("no finding for a peer of another AS, or in a network in which no node is", () => {
+  test("no finding for a peer of another AS, or in a network without nodes", () => {
     expect(ids(look([PODS, meshOff, W1, W2, toW1({ asNumber: 65001 })]))).toEqual(["node-without-session"]);
     expect(ids(look([PODS, meshOff, W1, W2, toW1({ peerIP: "192.0.2.1" })]))).toEqual(["node-without-session"]);
   });
-  test("is found before the first pool exists, and with all pools disabled", () => {
+  test("is reported before the first pool exists, and with all pools disabled", () => {
     expect(ids(look([meshOff, W1, W2, toW1()]))).toEqual(["dual-nic"]);
     const disabled = pool("pods", "10.65.0.0/16", { disabled: true });
     expect(ids(look([disabled, meshOff, W1, W2, toW1()]))).toContain("dual-nic");
   });
-  test("no finding where all pools use VXLAN: nodes need no session there", () => {
+  test("no finding if all pools use VXLAN, because nodes then need no session", () => {
     expect(look([pool("pods", "10.65.0.0/16", { vxlanMode: "Always" }), meshOff, W1, W2, toW1()])).toEqual([]);
   });
-  test("no finding where all nodes have sessions", () => {
+  test("no finding if all nodes have sessions", () => {
     expect(look([PODS, W1, W2, toW1()])).toEqual([]);
   });
 });

@@ -1,4 +1,4 @@
-// Sessions that are asked for and cannot come up, and what sorts of nodes have to do with it.
+// Tests the checks of BGPPeers and sessions, and the grouping of similar nodes.
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import type { BirdSession } from "../../bgp/index.ts";
@@ -9,7 +9,7 @@ import type { Finding } from "./finding.ts";
 import { planAll } from "./plans.ts";
 
 describe("peerings", () => {
-  test("an AS number that is not the node's", () => {
+  test("a BGPPeer that expects another AS number than the node has", () => {
     const found = look([
       PODS,
       meshOff,
@@ -19,17 +19,15 @@ describe("peerings", () => {
     ]);
     const finding = only(found, "as-mismatch");
     expect(finding).toMatchObject({ node: "n2", setting: "BGPPeer(p) spec.asNumber: 64512" });
+    expect(finding.fix).toContain(`if AS 64512 is correct: calicoctl patch bgppeer p -p '{"spec":{"asNumber":64512}}'`);
     expect(finding.fix).toContain(
-      `node n2 is to be in AS 64512: calicoctl patch bgppeer p -p '{"spec":{"asNumber":64512}}'`,
-    );
-    expect(finding.fix).toContain(
-      `AS 65000 is meant: calicoctl patch node n2 -p '{"spec":{"bgp":{"asNumber":65000}}}'`,
+      `If AS 65000 is correct: calicoctl patch node n2 -p '{"spec":{"bgp":{"asNumber":65000}}}'`,
     );
   });
 
-  test("a session that two AS numbers keep down: who, with whom, which numbers, and the command that cures it", () => {
+  test("for a session that is down because of an AS number, the fix names both sides, both numbers and the command", () => {
     const rack = peer("rack", { peerIP: "10.0.0.254", asNumber: 65100 });
-    const told = (over: Partial<BirdSession>, heard?: string, neighbor = "10.0.0.254") =>
+    const fixFor = (over: Partial<BirdSession>, heard?: string, neighbor = "10.0.0.254") =>
       only(
         look([PODS, ...THREE, rack], {
           ...healthy,
@@ -38,19 +36,19 @@ describe("peerings", () => {
         }),
         "session-down",
       ).fix;
-    expect(told({ neighborAs: 65100, lastError: "Socket: Connection closed" }, "Bad peer AS: 65200")).toBe(
-      `node n1 expects AS 65100 of peer 10.0.0.254, which is in AS 65200: calicoctl patch bgppeer rack -p '{"spec":{"asNumber":65200}}', or let 10.0.0.254 be in AS 65100`,
+    expect(fixFor({ neighborAs: 65100, lastError: "Socket: Connection closed" }, "Bad peer AS: 65200")).toBe(
+      `node n1 expects AS 65100 from peer 10.0.0.254, which is in AS 65200: calicoctl patch bgppeer rack -p '{"spec":{"asNumber":65200}}', or move 10.0.0.254 to AS 65100`,
     );
-    const refused = told({ neighborAs: 65100 }, "Received: Bad peer AS: 64512");
-    expect(refused).toContain("node n1 is in AS 64512 and expects AS 65100 of peer 10.0.0.254");
-    expect(refused).toContain("calicoctl patch node n1 -p");
-    expect(refused).toContain("calicoctl patch bgppeer rack -p");
-    expect(told({ lastError: "Error: Bad peer AS: 64999" }, undefined, "10.0.0.2")).toContain(
+    const rejected = fixFor({ neighborAs: 65100 }, "Received: Bad peer AS: 64512");
+    expect(rejected).toContain("node n1 is in AS 64512 and expects AS 65100 from peer 10.0.0.254");
+    expect(rejected).toContain("calicoctl patch node n1 -p");
+    expect(rejected).toContain("calicoctl patch bgppeer rack -p");
+    expect(fixFor({ lastError: "Error: Bad peer AS: 64999" }, undefined, "10.0.0.2")).toContain(
       `node n2 (10.0.0.2), which is in AS 64999: calicoctl patch node n2 -p '{"spec":{"bgp":{"asNumber":64999}}}'`,
     );
   });
 
-  test("selectors and names that match nothing, filters that are not there", () => {
+  test("selectors and names that match nothing, and filters that do not exist", () => {
     const found = look([
       PODS,
       ...THREE,
@@ -67,12 +65,12 @@ describe("peerings", () => {
     expect(only(found, "filter-missing").problem).toContain("nope");
   });
 
-  test("the mesh off and no reflector; not where an overlay does without BGP", () => {
+  test("the mesh is off and there is no reflector; no finding if all pools use VXLAN", () => {
     expect(only(look([PODS, meshOff, ...THREE]), "no-peering").setting).toContain("nodeToNodeMeshEnabled: true");
     expect(look([pool("pods", "10.65.0.0/16", { vxlanMode: "Always" }), meshOff, ...THREE])).toEqual([]);
   });
 
-  test("one node that nobody peers with", () => {
+  test("one node without a session", () => {
     const rr = node("rr", "10.0.0.9/24", { routeReflectorClusterID: "1.0.0.1" }, { rr: "" });
     const found = look([
       PODS,
@@ -95,7 +93,7 @@ describe("peerings", () => {
     expect(only(look([PODS, rr, ...THREE]), "node-without-session")).toMatchObject({ node: "rr" }); // mesh on
   });
 
-  test("a reflector without cluster id", () => {
+  test("a reflector without a cluster ID", () => {
     const hub = node("hub", "10.0.0.9/24", {}, { rr: "" });
     const found = look([PODS, meshOff, hub, ...THREE, peer("p", { nodeSelector: "all()", peerSelector: "has(rr)" })]);
     expect(only(found, "reflector-without-cluster-id")).toMatchObject({ node: "hub" });
@@ -107,7 +105,7 @@ describe("peerings", () => {
     ).toEqual(["hub", "hub2"]);
   });
 
-  test("two BGPPeers for one address: the order is stated, the loser is named", () => {
+  test("of two BGPPeers for one address, the finding names the one that is not used", () => {
     const peers = [
       peer("a-some", { nodeSelector: "all()", peerIP: "10.1.0.1", asNumber: 65001 }),
       peer("z-all", { peerIP: "10.1.0.1:179", asNumber: 65002 }),
@@ -119,7 +117,7 @@ describe("peerings", () => {
     expect(found[0]?.problem).toContain("BGPPeer a-some is not used on n1, n2 and n3: BGPPeer z-all");
   });
 
-  test("what only the node itself knows to be missing", () => {
+  test("problems in the plan of the BGP service on this host are included", () => {
     const host = {
       ...healthy,
       planProblems: [{ object: "BGPPeer tor", problem: "secret s with key k is not known here" }],
@@ -127,7 +125,7 @@ describe("peerings", () => {
     expect(only(look([PODS, ...THREE], host), "left-out").evidence).toEqual(["in the plan of n1"]);
   });
 
-  test("what BGP leaves out is told once, with the nodes it concerns", () => {
+  test("an object that BGP ignores is reported once, with the affected nodes", () => {
     const found = look([
       PODS,
       ...THREE,
@@ -139,12 +137,12 @@ describe("peerings", () => {
   });
 });
 
-describe("sorts of nodes", () => {
-  test("a thousand nodes that all peer with all are one sort, and three of them are looked at", () => {
+describe("groups of nodes", () => {
+  test("a thousand nodes that all peer with each other are one group, of which three are examined", () => {
     const nodes = Array.from({ length: 1000 }, (_, i) => node(`n${i}`, `10.${i >> 8}.${i & 255}.1/16`));
     const all = [PODS, meshOff, ...nodes, peer("all", { nodeSelector: "all()", peerSelector: "all()" })];
     const plans = planAll(clusterFacts(all));
-    expect(plans.sorts.map((sort) => [sort.nodes.length, sort.samples.length, sort.hasSessions])).toEqual([
+    expect(plans.groups.map((group) => [group.nodes.length, group.samples.length, group.hasSessions])).toEqual([
       [1000, 3, true],
     ]);
     expect(look(all)).toEqual([]);
@@ -186,7 +184,7 @@ describe("sorts of nodes", () => {
     }),
   );
 
-  test("what is found by sorts is what is found node by node", () =>
+  test("grouping nodes does not change the findings", () =>
     fc.assert(
       fc.property(
         fc.array(arbNode, { minLength: 1, maxLength: 14 }),
@@ -217,8 +215,8 @@ describe("sorts of nodes", () => {
             ),
             ...peers.map((spec, i) => peer(`p${i}`, spec)),
           ];
-          // A configuration of its own makes every node a sort of its own, and changes nothing else.
-          const apart = nodes.map((_, i) => resource("BGPConfiguration", `node.n${i}`, {}));
+          // A BGPConfiguration for each node makes each a group of its own, and has no other effect.
+          const ungrouped = nodes.map((_, i) => resource("BGPConfiguration", `node.n${i}`, {}));
           const summary = (found: readonly Finding[]) =>
             [
               ...new Set(
@@ -227,13 +225,13 @@ describe("sorts of nodes", () => {
                 ),
               ),
             ].sort();
-          expect(summary(look(resources))).toEqual(summary(look([...resources, ...apart])));
+          expect(summary(look(resources))).toEqual(summary(look([...resources, ...ungrouped])));
         },
       ),
       {
         numRuns: 60,
         examples: [
-          // A session that never comes up, for an AS number that is not the other's, makes nobody a reflector.
+          // A session that is never established, because of a wrong AS number, does not make the node a reflector.
           [
             ([undefined, undefined, 64999, undefined] as const).map((as) => ({
               ...({ role: "", rack: "a", reflects: false, nic: undefined, isV6: false } as const),

@@ -1,16 +1,16 @@
-// Whether the peerings that are written down lead anywhere, and whether routes find their way along them.
+// Checks that BGPPeers select nodes and agree with them, and that every node has a session that passes its routes on.
 import { asNumberOf } from "../../bgp/index.ts";
 import { type BgpPeer, isForNode, type Node } from "../../model/index.ts";
 import { type ClusterFacts, type HostFacts, usesVxlan } from "./facts.ts";
-import { type Finding, listed, patch, plural } from "./finding.ts";
-import { type NodeSort, nodesByAddress, type Plans } from "./plans.ts";
+import { type Finding, formatList, patchCommand, plural } from "./finding.ts";
+import { type NodeGroup, nodesByAddress, type Plans } from "./plans.ts";
 
 const isGlobal = (peer: BgpPeer): boolean => peer.node === undefined && peer.nodeSelector === undefined;
 
-/** The nodes that a BGPPeer is for. */
+/** Returns the nodes that a BGPPeer selects. */
 export function nodesOf({ nodes }: ClusterFacts, peer: BgpPeer): readonly Node[] {
   const named = peer.node === undefined ? undefined : nodes.get(peer.node);
-  // There may be as many peers that name a node as nodes: such a peer is compared with that node only.
+  // A cluster may have one such BGPPeer per node, so each is compared only with the node that it names.
   const candidates = peer.nodeSelector !== undefined || named === undefined ? [...nodes.values()] : [named];
   return candidates.filter((node) => isForNode(peer, node));
 }
@@ -27,15 +27,15 @@ export function* asMismatches(cluster: ClusterFacts): Generator<Finding> {
       id: "as-mismatch",
       severity: "error",
       object: `BGPPeer(${peer.name})`,
-      problem: `BGPPeer ${peer.name} expects AS ${peer.asNumber} at ${address}, but node ${node.name} there is in AS ${actual}`,
-      cause: "each side states its AS number when a session opens; one that is not expected ends it",
+      problem: `BGPPeer ${peer.name} expects AS ${peer.asNumber} at ${address}, but that address belongs to node ${node.name} in AS ${actual}`,
+      cause: "each side sends its AS number when it opens a session; an unexpected number ends the session",
       evidence: [
         `BGPPeer(${peer.name}) spec.asNumber is ${peer.asNumber}`,
         node.asNumber === undefined
-          ? `Node(${node.name}) has no AS number, so the cluster's counts: ${actual}`
+          ? `Node(${node.name}) has no AS number, so that of the cluster is used: ${actual}`
           : `Node(${node.name}) spec.bgp.asNumber is ${actual}`,
       ],
-      fix: `if node ${node.name} is to be in AS ${actual}: ${patch("bgppeer", peer.name, { asNumber: actual })}. If AS ${peer.asNumber} is meant: ${patch("node", node.name, { bgp: { asNumber: peer.asNumber } })}, and AS=${peer.asNumber} for its calico-node where AS is set`,
+      fix: `if AS ${actual} is correct: ${patchCommand("bgppeer", peer.name, { asNumber: actual })}. If AS ${peer.asNumber} is correct: ${patchCommand("node", node.name, { bgp: { asNumber: peer.asNumber } })}, and AS=${peer.asNumber} for its calico-node if AS is set there`,
       node: node.name,
       address,
       peer: address,
@@ -44,7 +44,7 @@ export function* asMismatches(cluster: ClusterFacts): Generator<Finding> {
   }
 }
 
-export function* matchNothing(cluster: ClusterFacts): Generator<Finding> {
+export function* unmatchedPeers(cluster: ClusterFacts): Generator<Finding> {
   if (cluster.nodes.size === 0) return;
   const nodes = [...cluster.nodes.values()];
   for (const peer of cluster.bgp.peers.values()) {
@@ -59,18 +59,18 @@ export function* matchNothing(cluster: ClusterFacts): Generator<Finding> {
         id: "selector-matches-nothing",
         severity: "warning",
         object: `BGPPeer(${peer.name})`,
-        problem: `BGPPeer ${peer.name} makes no session: its ${field} ${JSON.stringify(value)} matches none of ${plural(nodes.length, "node")}`,
-        cause: field === "node" ? "there is no Node of that name" : "no Node has the labels it asks for",
+        problem: `BGPPeer ${peer.name} has no effect: its ${field} ${JSON.stringify(value)} does not match any of ${plural(nodes.length, "node")}`,
+        cause: field === "node" ? "there is no Node of that name" : "no Node has labels that match the selector",
         evidence: [
           `BGPPeer(${peer.name}) spec.${field} is ${value}`,
           field === "node"
-            ? `the nodes are ${listed(nodes.map(({ name }) => name))}`
-            : `labels in the cluster: ${listed(labelsOf(nodes), 6) || "none"}`,
+            ? `the nodes are ${formatList(nodes.map(({ name }) => name))}`
+            : `labels in the cluster: ${formatList(labelsOf(nodes), 6) || "none"}`,
         ],
         fix:
           field === "node"
-            ? `name a node that is there, or delete the BGPPeer`
-            : `give the nodes their label (calicoctl label node NAME KEY=VALUE), or correct the selector`,
+            ? `set an existing node, or delete the BGPPeer`
+            : `add the label to the nodes (calicoctl label node NAME KEY=VALUE), or correct the selector`,
         peer: peer.name,
         setting: `BGPPeer(${peer.name}) spec.${field}`,
       };
@@ -80,10 +80,10 @@ export function* matchNothing(cluster: ClusterFacts): Generator<Finding> {
           id: "filter-missing",
           severity: "warning",
           object: `BGPPeer(${peer.name})`,
-          problem: `BGPPeer ${peer.name} names the BGPFilter ${filter}, which does not exist`,
-          cause: "a filter that is not there filters nothing: routes that were to be kept out come in, or go out",
+          problem: `BGPPeer ${peer.name} refers to BGPFilter ${filter}, which does not exist`,
+          cause: "a missing filter has no effect: routes that it should reject are imported or exported",
           evidence: [`BGPPeer(${peer.name}) spec.filters has ${filter}`],
-          fix: `create BGPFilter ${filter}, or take it out of the BGPPeer`,
+          fix: `create BGPFilter ${filter}, or remove it from the BGPPeer`,
           peer: peer.name,
           setting: `BGPPeer(${peer.name}) spec.filters`,
         };
@@ -93,22 +93,22 @@ export function* matchNothing(cluster: ClusterFacts): Generator<Finding> {
 const labelsOf = (nodes: readonly Node[]): readonly string[] =>
   [...new Set(nodes.flatMap(({ labels }) => Object.entries(labels).map(([key, value]) => `${key}=${value}`)))].sort();
 
-/** Of two BGPPeers for one address and port, the one that does not count. */
+/** Finds BGPPeers that are not used because another one has the same address and port. */
 export function* shadowedPeers(cluster: ClusterFacts): Generator<Finding> {
   const peers = [...cluster.bgp.peers.values()].filter((peer) => peer.peerAddress !== undefined);
   const inOrder = [...peers.filter(isGlobal), ...peers.filter((peer) => !isGlobal(peer))];
   const key = ({ peerAddress }: BgpPeer) => `${peerAddress?.address} ${peerAddress?.port ?? 179}`;
-  for (const rivals of Map.groupBy(inOrder, key).values()) {
-    if (rivals.length < 2) continue;
+  for (const duplicates of Map.groupBy(inOrder, key).values()) {
+    if (duplicates.length < 2) continue;
     const used = new Map<string, BgpPeer>(); // by node
-    for (const peer of rivals) {
-      const lost = new Map<BgpPeer, string[]>();
+    for (const peer of duplicates) {
+      const shadowedBy = new Map<BgpPeer, string[]>(); // the nodes on which another BGPPeer is used
       for (const { name } of nodesOf(cluster, peer)) {
         const winner = used.get(name);
         if (winner === undefined) used.set(name, peer);
-        else lost.set(winner, [...(lost.get(winner) ?? []), name]);
+        else shadowedBy.set(winner, [...(shadowedBy.get(winner) ?? []), name]);
       }
-      for (const [winner, nodes] of lost) yield shadowed(peer, winner, nodes);
+      for (const [winner, nodes] of shadowedBy) yield shadowed(peer, winner, nodes);
     }
   }
 }
@@ -119,24 +119,28 @@ function shadowed(peer: BgpPeer, winner: BgpPeer, nodes: readonly string[]): Fin
     id: "two-peers-one-address",
     severity: "warning",
     object: `BGPPeer(${peer.name})`,
-    problem: `BGPPeer ${peer.name} is not used on ${listed(nodes)}: BGPPeer ${winner.name} has ${address} already`,
+    problem: `BGPPeer ${peer.name} is not used on ${formatList(nodes)}: BGPPeer ${winner.name} has the same address ${address}`,
     cause:
-      "a node has one session with an address and port; BGPPeers for all nodes come before those for some, then the order of their names decides",
+      "a node has one session per address and port; BGPPeers for all nodes take precedence over those for some, then the first in the order of names is used",
     evidence: [
       `BGPPeer(${winner.name}) spec.peerIP is ${address}${isGlobal(winner) ? ", for all nodes" : ""}`,
       `BGPPeer(${peer.name}) spec.peerIP is ${address}${isGlobal(peer) ? ", for all nodes" : ""}`,
     ],
-    fix: `delete one of the two, or let them select different nodes`,
+    fix: `delete one of the two, or make them select different nodes`,
     peer: address,
     setting: `BGPPeer(${peer.name})`,
   };
 }
 
-/** Objects, or parts of them, that BGP does without, and why. */
-export function* leftOut(
+/**
+ * Finds objects, or parts of them, that BGP ignores.
+ *
+ * @param reported objects that have another finding
+ */
+export function* ignoredByBgp(
   cluster: ClusterFacts,
   plans: Plans,
-  told: ReadonlySet<string>,
+  reported: ReadonlySet<string>,
   host?: HostFacts,
 ): Generator<Finding> {
   const problems = new Map<string, { object: string; problem: string; of: Set<string> }>();
@@ -147,24 +151,24 @@ export function* leftOut(
   };
   for (const { object, problem } of cluster.bgp.problems) add(object, problem, []);
   const here = host === undefined ? [] : [{ nodes: [host.node], problems: host.planProblems }];
-  for (const { nodes, problems: own } of [...plans.sorts, ...here])
+  for (const { nodes, problems: own } of [...plans.groups, ...here])
     for (const { object, problem } of own) add(object, problem, nodes);
   for (const { object, problem, of } of problems.values()) {
-    if (told.has(object)) continue;
+    if (reported.has(object)) continue;
     const nodes = [...cluster.nodes.keys()].filter((name) => of.has(name));
     yield {
       id: "left-out",
       severity: "warning",
       object,
       problem: `${object}: ${problem}`,
-      cause: "what makes no sense to BIRD is left out, so that the rest of its configuration stands",
-      evidence: nodes.length === 0 ? [`${object} as it is stored`] : [`in the plan of ${listed(nodes)}`],
-      fix: `correct or delete ${object}; calicoctl bgp plan NODE shows what comes of it`,
+      cause: "invalid objects are ignored, so that the rest of BIRD's configuration remains valid",
+      evidence: nodes.length === 0 ? [`${object} as it is stored`] : [`in the plan of ${formatList(nodes)}`],
+      fix: `correct or delete ${object}; calicoctl bgp plan NODE shows the result`,
     };
   }
 }
 
-/** Nodes that are not in the mesh and have no other session either. */
+/** Returns the nodes that have no BGP session, neither in the mesh nor by a BGPPeer. */
 export function nodesWithoutSession(cluster: ClusterFacts, plans: Plans): readonly Node[] {
   const nodes = nodesWithAddress(cluster);
   if (nodes.length < 2) return [];
@@ -172,7 +176,7 @@ export function nodesWithoutSession(cluster: ClusterFacts, plans: Plans): readon
     isMeshOn(cluster) &&
     node.clusterId === undefined &&
     nodes.some((other) => other.name !== node.name && other.clusterId === undefined);
-  return nodes.filter((node) => !isMeshed(node) && plans.sortOf.get(node.name)?.hasSessions === false);
+  return nodes.filter((node) => !isMeshed(node) && plans.groupOf.get(node.name)?.hasSessions === false);
 }
 
 const nodesWithAddress = (cluster: ClusterFacts): readonly Node[] =>
@@ -191,13 +195,13 @@ export function* isolatedNodes(cluster: ClusterFacts, plans: Plans): Generator<F
       id: "no-peering",
       severity: "error",
       object: "BGPConfiguration(default)",
-      problem: `the mesh is off and ${hasReflector ? "nobody peers with the reflectors" : "there is neither a reflector nor a BGPPeer"}: none of ${plural(nodes.length, "node")} has a session`,
-      cause: "with nodeToNodeMeshEnabled false, sessions come from BGPPeers alone",
+      problem: `the mesh is off and ${hasReflector ? "no BGPPeer leads to the reflectors" : "there is neither a reflector nor a BGPPeer"}: none of ${plural(nodes.length, "node")} has a session`,
+      cause: "with nodeToNodeMeshEnabled false, all sessions are configured by BGPPeers",
       evidence: [
         "BGPConfiguration(default) spec.nodeToNodeMeshEnabled is false",
         `${plural(cluster.bgp.peers.size, "BGPPeer")} in the datastore`,
       ],
-      fix: 'switch the mesh on again (calicoctl patch bgpconfiguration default -p \'{"spec":{"nodeToNodeMeshEnabled":true}}\'), or give some Nodes a routeReflectorClusterID and make a BGPPeer with nodeSelector and peerSelector',
+      fix: 'enable the mesh (calicoctl patch bgpconfiguration default -p \'{"spec":{"nodeToNodeMeshEnabled":true}}\'), or set routeReflectorClusterID on some Nodes and create a BGPPeer with nodeSelector and peerSelector',
       setting: "BGPConfiguration(default) spec.nodeToNodeMeshEnabled: true",
     };
     return;
@@ -206,66 +210,70 @@ export function* isolatedNodes(cluster: ClusterFacts, plans: Plans): Generator<F
     id: "node-without-session",
     severity: "error",
     object: `Node(${names[0]})`,
-    problem: `${listed(names)} ${names.length === 1 ? "has" : "have"} no BGP session: nobody learns the way to ${names.length === 1 ? "its" : "their"} pods`,
+    problem: `${formatList(names)} ${names.length === 1 ? "has" : "have"} no BGP session: other nodes do not learn the routes to ${names.length === 1 ? "its" : "their"} pods`,
     cause: isMeshOn(cluster)
-      ? "a route reflector is not part of the mesh: it peers only with whom a BGPPeer says"
+      ? "a route reflector is not part of the mesh: all its sessions are configured by BGPPeers"
       : "the mesh is off, and no BGPPeer selects the node on either side",
     evidence: [
       `BGPConfiguration(default) spec.nodeToNodeMeshEnabled is ${isMeshOn(cluster)}`,
       ...alone.slice(0, 4).map(({ name, labels, clusterId }) => {
         const reflector = clusterId === undefined ? "" : `, reflector cluster ${clusterId}`;
-        return `Node(${name}): labels ${listed(Object.entries(labels).map(([k, v]) => `${k}=${v}`)) || "none"}${reflector}`;
+        return `Node(${name}): labels ${formatList(Object.entries(labels).map(([k, v]) => `${k}=${v}`)) || "none"}${reflector}`;
       }),
     ],
-    fix: "make a BGPPeer that selects the node (nodeSelector) and whom it is to peer with (peerSelector or peerIP), or correct its labels",
+    fix: "create a BGPPeer that selects the node (nodeSelector) and its peers (peerSelector or peerIP), or correct the node's labels",
     node: names[0] ?? "",
   };
 }
 
-/** A node between others that does not pass their routes on: inside one AS only reflectors do. */
-export function* silentReflectors(cluster: ClusterFacts, plans: Plans): Generator<Finding> {
+/** Finds nodes that other nodes peer with, but that do not pass routes on: inside one AS only reflectors do (RFC 4456). */
+export function* reflectorsWithoutClusterId(cluster: ClusterFacts, plans: Plans): Generator<Finding> {
   if (cluster.bgp.configurations.get("default")?.meshEnabled !== false) return;
-  const isReflector = (sort: NodeSort) => cluster.nodes.get(sort.nodes[0] ?? "")?.clusterId !== undefined;
-  const meet = (a: NodeSort, b: NodeSort) =>
-    a.inside.has(b) || [...a.inside].some((via) => isReflector(via) && b.inside.has(via));
-  const hubs = plans.sorts.flatMap((sort) => {
-    const strangers = isReflector(sort) ? undefined : strangersOf(sort, meet);
-    const count = [...sort.inside].reduce((sum, each) => sum + each.nodes.length - Number(each === sort), 0);
-    return strangers === undefined ? [] : [{ sort, strangers, count }];
+  const isReflector = (group: NodeGroup) => cluster.nodes.get(group.nodes[0] ?? "")?.clusterId !== undefined;
+  const exchangeRoutes = (a: NodeGroup, b: NodeGroup) =>
+    a.sameAsGroups.has(b) || [...a.sameAsGroups].some((via) => isReflector(via) && b.sameAsGroups.has(via));
+  const hubs = plans.groups.flatMap((group) => {
+    const separated = isReflector(group) ? undefined : separatedNeighbours(group, exchangeRoutes);
+    const count = [...group.sameAsGroups].reduce((sum, each) => sum + each.nodes.length - Number(each === group), 0);
+    return separated === undefined ? [] : [{ group, separated, count }];
   });
-  // A client with several reflectors that do not meet is no hub: who has the most neighbours is the one meant to reflect.
+  // A client of several reflectors that do not peer with each other is not a hub. The node with the most neighbours is
+  // assumed to be the intended reflector.
   const most = Math.max(0, ...hubs.map(({ count }) => count));
-  for (const { sort, strangers } of hubs.filter(({ count }) => count === most))
-    for (const name of sort.nodes) yield silentReflector(name, sort, strangers);
+  for (const { group, separated } of hubs.filter(({ count }) => count === most))
+    for (const name of group.nodes) yield missingClusterId(name, group, separated);
 }
 
-/** Two sorts among a node's neighbours of which not all learn each other's routes. */
-function strangersOf(sort: NodeSort, meet: (a: NodeSort, b: NodeSort) => boolean): [NodeSort, NodeSort] | undefined {
-  const around = [...sort.inside].slice(0, 20); // enough to tell
-  for (const [i, a] of around.entries())
-    for (const b of around.slice(i)) {
-      const areTwo = a !== b || a.nodes.length > (a === sort ? 2 : 1);
-      if (areTwo && !meet(a, b)) return [a, b];
+/** Returns two groups of a node's neighbours that do not learn each other's routes. */
+function separatedNeighbours(
+  group: NodeGroup,
+  exchangeRoutes: (a: NodeGroup, b: NodeGroup) => boolean,
+): [NodeGroup, NodeGroup] | undefined {
+  const neighbours = [...group.sameAsGroups].slice(0, 20); // bounds the number of pairs
+  for (const [i, a] of neighbours.entries())
+    for (const b of neighbours.slice(i)) {
+      const hasTwoNodes = a !== b || a.nodes.length > (a === group ? 2 : 1);
+      if (hasTwoNodes && !exchangeRoutes(a, b)) return [a, b];
     }
   return undefined;
 }
 
-function silentReflector(name: string, sort: NodeSort, [one, two]: readonly [NodeSort, NodeSort]): Finding {
+function missingClusterId(name: string, group: NodeGroup, [one, two]: readonly [NodeGroup, NodeGroup]): Finding {
   const a = one.samples.find((each) => each !== name);
   const b = two.samples.find((each) => each !== name && each !== a);
   return {
     id: "reflector-without-cluster-id",
     severity: "error",
     object: `Node(${name})`,
-    problem: `node ${name} stands between others and reflects nothing: ${a} and ${b} both peer with it and do not learn each other's routes`,
+    problem: `node ${name} does not reflect routes: ${a} and ${b} both peer with it and do not learn each other's routes`,
     cause:
-      "inside one AS a router does not pass on what it learnt there, unless it is a route reflector; a Node becomes one by its routeReflectorClusterID",
+      "a router does not pass on routes that it learned inside its own AS, unless it is a route reflector; a Node with a routeReflectorClusterID is one",
     evidence: [
       `Node(${name}) has no spec.bgp.routeReflectorClusterID`,
-      `${name} peers with ${listed([...sort.inside].flatMap(({ nodes }) => nodes).filter((other) => other !== name))}`,
+      `${name} peers with ${formatList([...group.sameAsGroups].flatMap(({ nodes }) => nodes).filter((other) => other !== name))}`,
       `${a} and ${b} have neither a session nor a reflector in common`,
     ],
-    fix: `${patch("node", name, { bgp: { routeReflectorClusterID: "244.0.0.1" } })} (one id for all reflectors that serve the same nodes)`,
+    fix: `${patchCommand("node", name, { bgp: { routeReflectorClusterID: "244.0.0.1" } })} (the same ID for all reflectors that serve the same nodes)`,
     node: name,
     setting: `Node(${name}) spec.bgp.routeReflectorClusterID: 244.0.0.1`,
   };

@@ -1,4 +1,4 @@
-// Whether pools keep out of each other's way, of the hosts' and the services' addresses, and have blocks for all nodes.
+// Checks that pools do not overlap each other, host networks or service addresses, and that they have addresses for all nodes.
 import {
   addressBits,
   type Cidr,
@@ -10,7 +10,7 @@ import {
   tryParseCidr,
 } from "../../lib/ip/ip.ts";
 import { type ClusterFacts, type HostFacts, type PoolFacts, poolCovers } from "./facts.ts";
-import { type Finding, listed, patch, plural } from "./finding.ts";
+import { type Finding, formatList, patchCommand, plural } from "./finding.ts";
 
 export function* overlappingPools(cluster: ClusterFacts): Generator<Finding> {
   for (const [i, a] of cluster.pools.entries())
@@ -21,7 +21,7 @@ export function* overlappingPools(cluster: ClusterFacts): Generator<Finding> {
         severity: "error",
         object: `IPPool(${b.name})`,
         problem: `pools ${a.name} (${a.cidr}) and ${b.name} (${b.cidr}) overlap`,
-        cause: "an address in both can be given out twice, and its route follows the settings of either",
+        cause: "an address in both can be assigned twice, and its route may follow the settings of either pool",
         evidence: [`IPPool(${a.name}) spec.cidr is ${a.cidr}`, `IPPool(${b.name}) spec.cidr is ${b.cidr}`],
         fix: "disable one (spec.disabled: true), move its pods, and delete it; a pool's CIDR cannot be changed",
         setting: `IPPool(${b.name}) spec.disabled: true`,
@@ -43,8 +43,8 @@ export function* poolsOnHosts(cluster: ClusterFacts, host?: HostFacts): Generato
       yield {
         ...poolFault(pool, "pool-holds-node-addresses"),
         severity: "error",
-        problem: `pool ${pool.name} (${pool.cidr}) holds the address of ${listed(inside.map(({ node }) => node))}`,
-        cause: "a pod can be given a node's address, and routes to pods' blocks catch traffic that is for nodes",
+        problem: `pool ${pool.name} (${pool.cidr}) contains the address of ${formatList(inside.map(({ node }) => node))}`,
+        cause: "a pod can be assigned a node's address, and routes to blocks capture traffic to nodes",
         evidence: inside.slice(0, 8).map(({ node, address }) => `Node(${node}) has ${address}`),
       };
     const crossed = crossedNetworks(cluster, pool, host);
@@ -52,15 +52,15 @@ export function* poolsOnHosts(cluster: ClusterFacts, host?: HostFacts): Generato
       yield {
         ...poolFault(pool, "pool-overlaps-node-network"),
         severity: "warning",
-        problem: `pool ${pool.name} (${pool.cidr}) overlaps networks that hosts are on`,
-        cause: "hosts on those networks that are no nodes cannot be told from pods: one of the two is not reached",
+        problem: `pool ${pool.name} (${pool.cidr}) overlaps networks of hosts`,
+        cause: "other hosts on those networks can have the same address as a pod: one of the two is unreachable",
         evidence: crossed.slice(0, 8).map(({ where, network }) => `${where}: ${network}`),
       };
   }
 }
 
-/** Interfaces of ours, and host routes of addresses, are no networks somebody else could be on. */
-const OURS = /^(cali|tunl|vxlan|wireguard|wg-v6|lo$|kube-ipvs|nodelocaldns)/;
+/** Interfaces of Calico and Kubernetes, which do not lead to a network of other hosts. */
+const VIRTUAL_INTERFACE = /^(cali|tunl|vxlan|wireguard|wg-v6|lo$|kube-ipvs|nodelocaldns)/;
 
 function crossedNetworks(cluster: ClusterFacts, pool: PoolFacts, host: HostFacts | undefined) {
   const found = new Map<Cidr, string>();
@@ -73,7 +73,7 @@ function crossedNetworks(cluster: ClusterFacts, pool: PoolFacts, host: HostFacts
       if (network !== undefined) consider(`Node(${node.name})`, maskCidr(network.address, network.length));
     }
   for (const link of host?.links ?? [])
-    if (!OURS.test(link.name) && link.isUp)
+    if (!VIRTUAL_INTERFACE.test(link.name) && link.isUp)
       for (const { address, length } of link.networks)
         if (!cidrContains(pool.cidr, address) || cidrLength(maskCidr(address, length)) < 31)
           consider(`${link.name} of this host`, maskCidr(address, length));
@@ -97,7 +97,7 @@ export function* poolsOnServices(cluster: ClusterFacts): Generator<Finding> {
         ...poolFault(pool, "pool-overlaps-services"),
         severity: "error",
         problem: `pool ${pool.name} (${pool.cidr}) overlaps the service network ${cidr}`,
-        cause: "a pod can be given a service's address; what is sent there goes to the service, never to the pod",
+        cause: "a pod can be assigned the address of a service; packets to it then reach the service, never the pod",
         evidence: [
           `BGPConfiguration(default) spec.${field} has ${cidr}`,
           `IPPool(${pool.name}) spec.cidr is ${pool.cidr}`,
@@ -109,11 +109,11 @@ export function* poolsOnServices(cluster: ClusterFacts): Generator<Finding> {
 const poolFault = (pool: PoolFacts, id: string) => ({
   id,
   object: `IPPool(${pool.name})`,
-  fix: `make a pool elsewhere, disable this one (spec.disabled: true), move its pods, delete it`,
+  fix: `create a pool with other addresses, disable this one (spec.disabled: true), move its pods, and delete it`,
   setting: `IPPool(${pool.name}) spec.disabled: true`,
 });
 
-/** Nodes on which no pod gets an address of a family that there are pools for. */
+/** Finds nodes without a pool of an IP version that other nodes have pools for. */
 export function* nodesWithoutPool(cluster: ClusterFacts): Generator<Finding> {
   for (const version of [4, 6] as const) {
     const pools = cluster.pools.filter(
@@ -127,8 +127,8 @@ export function* nodesWithoutPool(cluster: ClusterFacts): Generator<Finding> {
       id: "no-pool-for-node",
       severity: "error",
       object: names.length === 1 ? `Node(${names[0]})` : "IPPools",
-      problem: `no IPv${version} pool gives addresses to pods on ${listed(names)}`,
-      cause: `new pods there stay in ContainerCreating, and the CNI plugin says "cannot find a qualified ippool" or "no configured Calico pools"; pods that run keep their addresses`,
+      problem: `no IPv${version} pool provides addresses for pods on ${formatList(names)}`,
+      cause: `new pods there stay in ContainerCreating, with the CNI error "cannot find a qualified ippool" or "no configured Calico pools"; running pods keep their addresses`,
       evidence: pools
         .slice(0, 8)
         .map(({ name, isDisabled, nodeSelector }) =>
@@ -136,29 +136,29 @@ export function* nodesWithoutPool(cluster: ClusterFacts): Generator<Finding> {
         ),
       fix:
         enabled.length === 0
-          ? `${patch("ippool", pools[0]?.name ?? "", { disabled: false })}, or add a pool`
-          : "correct nodeSelector of a pool or the labels of the nodes, or add a pool for them",
+          ? `${patchCommand("ippool", pools[0]?.name ?? "", { disabled: false })}, or add a pool`
+          : "correct the nodeSelector of a pool or the labels of the nodes, or add a pool for them",
       ...(names.length === 1 && names[0] !== undefined ? { node: names[0] } : {}),
       setting: enabled.length === 0 ? "IPPool spec.disabled: false" : "IPPool spec.nodeSelector",
     };
   }
 }
 
-const NEARLY_FULL = 0.95;
+const POOL_WARNING_RATIO = 0.95;
 
 export function* fullPools(cluster: ClusterFacts): Generator<Finding> {
   for (const pool of cluster.pools) {
     const fill = cluster.fill.get(pool.cidr);
-    if (fill === undefined || pool.isDisabled || fill.available > fill.capacity * (1 - NEARLY_FULL)) continue;
+    if (fill === undefined || pool.isDisabled || fill.available > fill.capacity * (1 - POOL_WARNING_RATIO)) continue;
     const isFull = fill.available <= 0;
     yield {
       id: "pool-full",
       severity: isFull ? "error" : "warning",
       object: `IPPool(${pool.name})`,
       problem: `pool ${pool.name} (${pool.cidr}) has ${isFull ? "no address" : `${fill.available} of ${fill.capacity} addresses`} left`,
-      cause: `when it is empty new pods stay in ContainerCreating: "No IPs available in pools: [${pool.cidr}]"`,
+      cause: `when no address is left, new pods stay in ContainerCreating: "No IPs available in pools: [${pool.cidr}]"`,
       evidence: [`${fill.capacity - fill.available} of ${fill.capacity} addresses are in use or reserved`],
-      fix: "add a pool (calicoctl apply; pods take from any that fits); calicoctl ipam check finds addresses that nobody uses",
+      fix: "add a pool (calicoctl apply; pods use any pool that selects their node); calicoctl ipam check finds unused addresses",
       setting: `IPPool(${pool.name}) spec.cidr`,
     };
   }
@@ -173,33 +173,33 @@ export function* tooFewBlocks(cluster: ClusterFacts): Generator<Finding> {
         id: "pool-without-nodes",
         severity: "warning",
         object: `IPPool(${pool.name})`,
-        problem: `pool ${pool.name} serves no node: its nodeSelector ${JSON.stringify(pool.nodeSelector)} matches none`,
-        cause: "no Node has the labels it asks for",
+        problem: `pool ${pool.name} is not used by any node: its nodeSelector ${JSON.stringify(pool.nodeSelector)} matches none`,
+        cause: "no Node has labels that match the selector",
         evidence: [`IPPool(${pool.name}) spec.nodeSelector is ${pool.nodeSelector}`],
         fix: "correct the selector or the nodes' labels, or disable the pool",
         setting: `IPPool(${pool.name}) spec.nodeSelector`,
       };
     const blocks = 2 ** Math.min(52, pool.blockSize - cidrLength(pool.cidr));
-    const taken = cluster.blocks.filter(({ cidr }) => cidrContains(pool.cidr, cidr));
-    const takers = new Set(taken.map(({ host }) => host));
-    const without = nodes.filter(({ name }) => !takers.has(name));
+    const claimed = cluster.blocks.filter(({ cidr }) => cidrContains(pool.cidr, cidr));
+    const owners = new Set(claimed.map(({ host }) => host));
+    const without = nodes.filter(({ name }) => !owners.has(name));
     const isTooSmall = blocks < nodes.length;
-    if (!isForPods || (!isTooSmall && (taken.length < blocks || without.length === 0))) continue;
+    if (!isForPods || (!isTooSmall && (claimed.length < blocks || without.length === 0))) continue;
     yield {
       id: "too-few-blocks",
       severity: cluster.strictAffinity ? "error" : "warning",
       object: `IPPool(${pool.name})`,
-      problem: `pool ${pool.name} (${pool.cidr}, block size ${pool.blockSize}) has ${plural(blocks, "block")} for ${plural(nodes.length, "node")}${isTooSmall ? "" : ", all taken"}`,
-      cause: `every node takes a block of ${2 ** (addressBits(ipVersion(pool.cidr)) - pool.blockSize)} addresses; one that finds none ${
+      problem: `pool ${pool.name} (${pool.cidr}, block size ${pool.blockSize}) has ${plural(blocks, "block")} for ${plural(nodes.length, "node")}${isTooSmall ? "" : ", all in use"}`,
+      cause: `every node claims a block of ${2 ** (addressBits(ipVersion(pool.cidr)) - pool.blockSize)} addresses; a node without a free block ${
         cluster.strictAffinity
-          ? "gets no address at all, because strict affinity is on"
-          : "borrows single addresses from other nodes' blocks, each with a route of its own in every kernel"
+          ? "gets no address, because strict affinity is on"
+          : "borrows single addresses from other nodes' blocks, each of which adds a route to every node"
       }`,
       evidence: [
-        `${plural(taken.length, "block")} taken by ${plural(takers.size, "node")}`,
-        ...(without.length === 0 ? [] : [`without a block: ${listed(without.map(({ name }) => name))}`]),
+        `${plural(claimed.length, "block")} claimed by ${plural(owners.size, "node")}`,
+        ...(without.length === 0 ? [] : [`without a block: ${formatList(without.map(({ name }) => name))}`]),
       ],
-      fix: "add a pool, or make one with smaller blocks (a larger spec.blockSize) and retire this one; calicoctl ipam split divides a pool",
+      fix: "add a pool, or create one with smaller blocks (a larger spec.blockSize) and delete this one later; calicoctl ipam split divides a pool",
       setting: `IPPool spec.blockSize: ${Math.min(addressBits(ipVersion(pool.cidr)), cidrLength(pool.cidr) + Math.ceil(Math.log2(Math.max(2, nodes.length * 2))))}`,
     };
   }

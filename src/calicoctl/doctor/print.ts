@@ -2,33 +2,37 @@
 import type { Examination } from "./examine.ts";
 import type { Finding } from "./finding.ts";
 
-/** What was examined, for the headline. */
+/** The scope of the examination, for the first line of the output. */
 export interface Scope {
-  /** Where the resources come from: "the datastore", or a folder. */
+  /** The source of the resources: "the datastore", or "the files in DIR". */
   readonly source: string;
   readonly nodes: readonly string[];
-  /** The node whose host was examined: the one we run on. */
+  /** The node whose host was examined: the host that doctor runs on. */
   readonly host?: string;
-  /** The node that this host is, where the source has no such Node. */
+  /** The name of this host's node, if the source has no such Node. */
   readonly missing?: string;
 }
 
 export function printExamination({ findings, notChecked }: Examination, scope: Scope): string {
   const count = (severity: Finding["severity"]) => findings.filter((each) => each.severity === severity).length;
-  const sum =
+  const summary =
     findings.length > 0
       ? `${amount(count("error"), "error")}, ${amount(count("warning"), "warning")}.\n`
       : `Nothing wrong found${notChecked.length === 0 ? "" : " by the other checks"}.\n`;
   const failed = [...Map.groupBy(notChecked, ({ reason }) => reason)].map(
     ([reason, checks]) => `could not check ${checks.map(({ check }) => check).join(", ")}: ${reason}\n`,
   );
-  return [`${headline(scope)}\n`, ...findings.map((finding) => `\n${describe(finding)}`), "\n", ...failed, sum].join(
-    "",
-  );
+  return [
+    `${headline(scope)}\n`,
+    ...findings.map((finding) => `\n${describe(finding)}`),
+    "\n",
+    ...failed,
+    summary,
+  ].join("");
 }
 
-/** Names before the rest is counted. */
-const MOST_NAMES = 10;
+/** The remaining nodes are only counted. */
+const MAX_NAMES = 10;
 
 /** `Examined: the datastore (3 nodes), this host (node1). Not examined: hosts node2, node3.` */
 export function headline({ source, nodes, host, missing }: Scope): string {
@@ -37,7 +41,7 @@ export function headline({ source, nodes, host, missing }: Scope): string {
     ...(host === undefined ? [] : [`this host (${host})`]),
   ];
   const others = nodes.filter((name) => name !== host);
-  const shown = others.length > MOST_NAMES ? others.slice(0, MOST_NAMES) : others;
+  const shown = others.length > MAX_NAMES ? others.slice(0, MAX_NAMES) : others;
   const more = others.length - shown.length;
   const notExamined = [
     ...(missing === undefined ? [] : [`this host (${source} has no Node ${missing})`]),

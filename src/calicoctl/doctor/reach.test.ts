@@ -1,4 +1,4 @@
-// Whether pods get addresses and find each other: pools that give none, routes that are missing, parts that hang.
+// Tests the checks that pods get addresses and reach each other: pools without addresses, missing routes, stopped processes.
 import { describe, expect, test } from "bun:test";
 import { parseCidr } from "../../lib/ip/ip.ts";
 import type { Resource } from "../../model/index.ts";
@@ -18,7 +18,7 @@ describe("pools", () => {
     expect(found?.fix).toContain(`calicoctl patch ippool pods -p '{"spec":{"disabled":false}}'`);
   });
 
-  test("a selector that leaves one node out", () => {
+  test("a selector that does not match one node", () => {
     const some = pool("pods", "10.65.0.0/16", { nodeSelector: "rack == 'a'" });
     const nodes = [node("n1", "10.0.0.1/24", {}, { rack: "a" }), node("n2", "10.0.0.2/24")];
     const [found] = look([some, ...nodes], "no-pool-for-node");
@@ -27,7 +27,7 @@ describe("pools", () => {
     expect(look(THREE, "no-pool-for-node")).toEqual([]); // a cluster of hosts only
   });
 
-  test("a pool with nothing left, and one with little", () => {
+  test("a pool without free addresses, and one that is nearly full", () => {
     const fill = (available: number) =>
       examine(
         clusterFacts([PODS, ...THREE], [], new Map([[parseCidr("10.65.0.0/16"), { capacity: 65536, available }]])),
@@ -58,7 +58,7 @@ describe("routes into other nodes' blocks", () => {
       },
     }).findings.filter(({ id }) => id === "no-route-to-block");
 
-  test("a route that rejects packets is named with the command that deletes it, whatever state the session is in", () => {
+  test("a rejecting route is reported with the command that deletes it, regardless of the session's state", () => {
     for (const type of ["blackhole", "prohibit", "unreachable", "throw"] as const)
       for (const state of ["up", "start"])
         expect(seen(via("10.65.7.0/26", type), state)).toMatchObject([
@@ -68,30 +68,30 @@ describe("routes into other nodes' blocks", () => {
             fix: `ip route del ${type} 10.65.7.0/26`,
           },
         ]);
-    // One with a shorter prefix is no fault: it catches packets to blocks that nobody has.
+    // A route with a shorter prefix is correct: it rejects packets to blocks that no node has.
     expect(seen(via("10.65.0.0/16", "blackhole"), "start")).toEqual([]);
   });
 
-  test("the session is up and the route is not there", () => {
+  test("the session is up, but the route is missing", () => {
     for (const route of [undefined, via("0.0.0.0/0"), via("10.65.0.0/16", "blackhole")]) {
       const [found] = seen(route);
       expect(found?.problem).toContain("no route to 1 block of pool pods on n2");
       expect(found?.evidence[0]).toStartWith("10.65.7.0/26 of n2: ");
     }
     expect(seen(via("10.65.7.0/26"))).toEqual([]);
-    expect(seen(via("10.65.0.0/16"))).toEqual([]); // an aggregate will do
+    expect(seen(via("10.65.0.0/16"))).toEqual([]); // an aggregate is sufficient
   });
 
-  test("a pool that is not announced is named; a session that is down has its own finding", () => {
+  test("a pool that is not announced is reported; a session that is down has its own finding", () => {
     expect(seen(undefined, "up", { disableBGPExport: true })[0]).toMatchObject({
       setting: "IPPool(pods) spec.disableBGPExport: false",
     });
     expect(seen(undefined, "start")).toEqual([]);
-    expect(seen(undefined, "start", { vxlanMode: "Always" })[0]?.cause).toContain("the agent writes these routes");
+    expect(seen(undefined, "start", { vxlanMode: "Always" })[0]?.cause).toContain("Felix programs these routes");
   });
 });
 
-test("a filter of a peering is evidence where a route is missing", () => {
+test("if a route is missing, BGPFilters of peers are evidence", () => {
   const cidr = parseCidr("10.65.7.0/26");
   const found = examine(
     clusterFacts(
@@ -115,7 +115,7 @@ test("a filter of a peering is evidence where a route is missing", () => {
   expect(found?.evidence).toContain("BGPPeer all passes routes through BGPFilter none");
 });
 
-test("one wrong node address is told once, not again for every session", () => {
+test("one wrong node address is reported once, not once per session", () => {
   const host: HostFacts = {
     ...healthy,
     links: [link("eth0", "10.0.0.7/24")],
@@ -125,11 +125,11 @@ test("one wrong node address is told once, not again for every session", () => {
   expect(ids).toEqual(["address-not-on-host"]);
 });
 
-test("a part that is stopped is told with what wakes it", () => {
+test("a stopped process is reported with the command that continues it", () => {
   const parts = [
     { name: "felix", isRunning: false, isStuck: true, detail: "its process 7 is stopped", fix: "kill -CONT 7" },
   ];
   expect(look([PODS, ...THREE], "part-not-running", { ...healthy, parts })).toMatchObject([
-    { problem: "felix runs and does nothing on n1", fix: "kill -CONT 7" },
+    { problem: "felix is running but does nothing on n1", fix: "kill -CONT 7" },
   ]);
 });

@@ -1,5 +1,5 @@
-// Reads the host we run on, and changes nothing. Each value is read by itself: if reading one fails, the checks that use
-// it fail, and the others run.
+// Reads the facts about the host that doctor runs on, without changing anything. Each value is read separately: if reading
+// one fails, only the checks that use it fail.
 import { spawnSync } from "node:child_process";
 import { hostname, release } from "node:os";
 import { BIRD_SOCKETS, bgpSessions, connectBird, parseProtocols, parseStatus } from "../../bgp/index.ts";
@@ -24,11 +24,11 @@ import { type FilterChain, parseLegacySave, parseNftTable } from "./packet-filte
 import { readParts } from "./read-parts.ts";
 
 const NODENAME_FILE = "/var/lib/calico/nodename";
-/** The gateway that pods are given. */
+/** The gateway address in every pod. */
 const POD_GATEWAY = parseAddress("169.254.1.1");
 const TOOL_TIMEOUT_MS = 10_000;
 
-/** The node that this host is, from calico-node's nodename file or from a Felix that runs here; undefined if it is none. */
+/** Identifies this host's node by calico-node's nodename file or a running Felix. Undefined if the host is not a node. */
 export function localNode(env: Readonly<Record<string, string | undefined>>): LocalNode | undefined {
   const file = env["CALICO_NODENAME_FILE"] || NODENAME_FILE;
   const recorded = readFileIfExists(file)?.trim() || undefined;
@@ -45,7 +45,7 @@ export function localNode(env: Readonly<Record<string, string | undefined>>): Lo
   };
 }
 
-/** The host name that a Felix process uses, if its environment sets one. */
+/** Returns the node name of a running Felix, from its environment or the host name. */
 function hostnameOf(pid: number): string {
   const environment = new Map(
     (readFileIfExists(`/proc/${pid}/environ`) ?? "").split("\0").map((line) => {
@@ -62,7 +62,7 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
   const tables = toolOutput("nft", ["list", "tables"]);
   const legacy = toolOutput("iptables-legacy-save", []);
   const guard = await readGuard();
-  const staleConnections = await settled(() => readStaleConnections(kernel, node, cluster));
+  const staleConnections = await readOnce(() => readStaleConnections(kernel, node, cluster));
   const birds = { 4: await readBird(4), 6: await readBird(6) };
   return readEach<HostFacts>({
     node: () => node,
@@ -89,8 +89,8 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
   });
 }
 
-/** A function that returns what was read, or throws what the reading threw. */
-async function settled<T>(read: () => Promise<T>): Promise<() => T> {
+/** Reads a value, and returns a function that returns it, or throws the error of the read. */
+async function readOnce<T>(read: () => Promise<T>): Promise<() => T> {
   try {
     const value = await read();
     return () => value;
@@ -101,7 +101,7 @@ async function settled<T>(read: () => Promise<T>): Promise<() => T> {
   }
 }
 
-/** Reads all values now. One whose reading failed throws the error whenever it is used. */
+/** Reads all values now. If reading a value failed, its getter throws the error. */
 function readEach<T extends object>(readers: { readonly [K in keyof T]: () => T[K] }): T {
   const values = {} as T;
   for (const name of Object.keys(readers) as (keyof T)[]) {
@@ -129,11 +129,11 @@ function readLinks(kernel: Rtnetlink): HostFacts["links"] {
   }));
 }
 
-/** More are not needed to see that some are missing. */
-const MOST_BLOCKS = 5000;
+/** Limits the number of lookups: if routes are missing, some of these blocks show it. */
+const MAX_BLOCKS = 5000;
 
 function blockRoutes(kernel: Rtnetlink, node: string, { blocks }: ClusterFacts): HostFacts["blockRoutes"] {
-  const others = blocks.filter(({ host }) => host !== node).slice(0, MOST_BLOCKS);
+  const others = blocks.filter(({ host }) => host !== node).slice(0, MAX_BLOCKS);
   let rejecting: readonly KernelRoute[] | undefined;
   return new Map(
     others.map(({ cidr }) => {
@@ -143,7 +143,7 @@ function blockRoutes(kernel: Rtnetlink, node: string, { blocks }: ClusterFacts):
   );
 }
 
-/** Routes that reject packets, which a lookup does not return. Those of BIRD and Felix for the host's own blocks are among them. */
+/** Routes that reject packets, which a lookup does not return. They include those of BIRD and Felix for the host's own blocks. */
 const rejectingRoutes = (kernel: Rtnetlink): readonly KernelRoute[] =>
   ([4, 6] as const).flatMap((version) =>
     kernel.routes.list({ version, table: RT_TABLE_MAIN }).filter(({ type }) => isRejecting(type)),
@@ -163,7 +163,7 @@ function pathMtus(kernel: Rtnetlink, node: string, cluster: ClusterFacts): Reado
       const address = other.networks[version]?.address;
       if (other.name === node || address === undefined) continue;
       const route = kernel.routes.lookup(address);
-      // A route may carry a smaller MTU: set by hand, or learnt from a router on the way.
+      // A route may have its own, smaller MTU: configured, or learned by path MTU discovery.
       const mtu = route?.metrics?.mtu ?? byIndex.get(route?.link ?? route?.nextHops?.[0]?.link ?? -1);
       if (route?.type === "unicast" && mtu !== undefined)
         found.set(other.name, Math.min(mtu, found.get(other.name) ?? mtu));
@@ -171,7 +171,7 @@ function pathMtus(kernel: Rtnetlink, node: string, cluster: ClusterFacts): Reado
   return found;
 }
 
-/** Tables of Calico and kube-proxy are passed over. */
+/** Reads the base chains of all nftables tables except those of Calico and kube-proxy. */
 function nftFilters(tables: string): readonly FilterChain[] {
   return [...tables.matchAll(/^table (ip|ip6|inet) (\S+)$/gm)].flatMap(([, family = "", table = ""]) => {
     if (/^(calico|kube-proxy)/.test(table)) return [];
@@ -201,14 +201,14 @@ function toolOutput(tool: string, args: readonly string[]): string | undefined {
 }
 
 /**
- * The table is the machine's, and is told only to who looks from the machine's own network namespace. Entries that stay,
- * such as those of tunnels, are in it but do not count against the limit.
+ * Reads the usage of the neighbour table, which all network namespaces share and whose statistics the kernel shows only in
+ * the initial one. Permanent entries, such as those of tunnels, do not count against the limit.
  */
 function neighbourTable(kernel: Rtnetlink, version: IpVersion): NeighbourTable | undefined {
   try {
-    const staying = kernel.neighbours.list({ version }).filter(({ state }) => state === "permanent").length;
-    using machine = NetworkNamespace.ofProcess(1);
-    return withNamespace(machine, () => {
+    const permanent = kernel.neighbours.list({ version }).filter(({ state }) => state === "permanent").length;
+    using initial = NetworkNamespace.ofProcess(1);
+    return withNamespace(initial, () => {
       const [heading = "", ...rows] = (
         readFileIfExists(`/proc/thread-self/net/stat/${version === 4 ? "arp" : "ndisc"}_cache`) ?? ""
       )
@@ -220,13 +220,13 @@ function neighbourTable(kernel: Rtnetlink, version: IpVersion): NeighbourTable |
       const entries = cells[0]?.[0];
       if (entries === undefined || !(limit > 0)) return undefined;
       return {
-        entries: Math.max(0, entries - staying),
+        entries: Math.max(0, entries - permanent),
         limit,
         overflows: at < 0 ? 0 : cells.reduce((sum, row) => sum + (row[at] ?? 0), 0),
       };
     });
   } catch {
-    return undefined; // not allowed to look, or not this kernel
+    return undefined; // not root, or the kernel does not provide the statistics
   }
 }
 
@@ -238,6 +238,6 @@ async function readBird(version: IpVersion): Promise<HostFacts["birds"][IpVersio
       sessions: bgpSessions(parseProtocols(await control.ask("show protocols all"))),
     };
   } catch {
-    return undefined; // its absence is told by the supervisor's file
+    return undefined; // read-parts.ts reports a BIRD that does not run
   }
 }

@@ -1,4 +1,4 @@
-// Finds out which of calico-node's processes run on this host.
+// Determines which processes of calico-node run on this host.
 import { statSync } from "node:fs";
 import { readFileIfExists } from "../../lib/files/replace-file.ts";
 import type { SupervisorState } from "../../node/index.ts";
@@ -6,14 +6,14 @@ import { isFelix, processesHere } from "../node/processes.ts";
 import { readSupervision, supervisedProcesses } from "../node/supervisor.ts";
 import type { HostPart } from "./facts.ts";
 
-/** Felix updates its modification time every 10 s and deletes it on shutdown. */
+/** Felix updates the modification time of this file every 10 s and deletes it on shutdown. */
 const ALIVE_FILE = "/var/run/calico/felix-alive";
-const SILENT_MS = 35_000;
-/** calico-node starts a part that requested a restart again within about a second. */
-const RESTART_MS = 10_000;
+const ALIVE_TIMEOUT_MS = 35_000;
+/** calico-node restarts a process that requested it within about a second; a restart that takes longer is reported. */
+const RESTART_TIMEOUT_MS = 10_000;
 
 export interface PartSigns {
-  /** Names of parts that answered a request: `bird`, `bird6`. */
+  /** Names of the processes that answered a request: `bird`, `bird6`. */
   readonly answering: ReadonlySet<string>;
   readonly supervisorFile?: string;
   readonly aliveFile?: string;
@@ -21,28 +21,29 @@ export interface PartSigns {
 
 /** @throws if the processes of this host cannot be examined */
 export function readParts(signs: PartSigns): readonly HostPart[] {
-  if (process.getuid?.() !== 0) throw new Error("only root can see the processes of other users");
+  if (process.getuid?.() !== 0) throw new Error("only root can read the processes of other users");
   const supervision = readSupervision(signs.supervisorFile);
   if (supervision !== undefined) return supervisedParts(supervision, signs);
-  // Another program supervises the node: at least Felix must run.
+  // Another program supervises calico-node's processes, so that only Felix is certain to be among them.
   const felix = processesHere().find(isFelix);
   if (felix !== undefined) return [partOf("felix", felix.pid, signs)];
-  return [{ name: "felix", isRunning: false, detail: "no process of that name is there" }];
+  return [{ name: "felix", isRunning: false, detail: "there is no process of that name" }];
 }
 
 function supervisedParts(supervision: SupervisorState, signs: PartSigns): readonly HostPart[] {
   const { find, isVisible } = supervisedProcesses(supervision, processesHere());
   const { pid, children } = supervision;
   const own = find(pid);
-  const silentMs = isVisible ? undefined : silence(signs);
-  if (own === undefined && silentMs !== undefined && silentMs < SILENT_MS) return answeringParts(supervision, signs);
+  const aliveAgeMs = isVisible ? undefined : aliveFileAgeMs(signs);
+  if (own === undefined && aliveAgeMs !== undefined && aliveAgeMs < ALIVE_TIMEOUT_MS)
+    return answeringParts(supervision, signs);
   if (own === undefined)
     return [
       {
         name: "calico-node",
         isRunning: false,
-        detail: `its process ${pid} has ended; nothing supervises the rest, which works on as it is`,
-        fix: "start it again (systemctl start calico-node, or the pod); its last lines in /var/log/calico or `journalctl -u calico-node` say why it ended",
+        detail: `its process ${pid} has ended; its other processes may still run, but are no longer supervised`,
+        fix: "start it again (systemctl start calico-node, or the pod); the last lines of its log in /var/log/calico or `journalctl -u calico-node` show why it ended",
       },
     ];
   const supervisor = partOf("calico-node", own.pid, signs);
@@ -59,17 +60,17 @@ function supervisedParts(supervision: SupervisorState, signs: PartSigns): readon
         const detail =
           lastExit === undefined
             ? now
-            : `${now}, and ended last with ${lastExit.signal ?? `code ${lastExit.code}`} at ${lastExit.at}`;
+            : `${now}, and last ended with ${lastExit.signal ?? `code ${lastExit.code}`} at ${lastExit.at}`;
         return { name, isRunning: false, detail };
       }),
   ];
 }
 
-/** True during an ordinary restart, such as that of Felix after a change of its configuration. */
+/** Returns true during an ordinary restart, such as that of Felix after a configuration change. */
 const isBeingRestarted = ({ state, lastExit }: SupervisorState["children"][number]): boolean =>
-  state === "restarting" && lastExit !== undefined && Date.now() - Date.parse(lastExit.at) < RESTART_MS;
+  state === "restarting" && lastExit !== undefined && Date.now() - Date.parse(lastExit.at) < RESTART_TIMEOUT_MS;
 
-/** For a calico-node whose processes are not visible from here: those that can be reached otherwise. */
+/** For a calico-node whose processes are in an invisible pid namespace: those that can be checked by their control sockets. */
 const answeringParts = ({ children }: SupervisorState, { answering }: PartSigns): readonly HostPart[] =>
   children
     .filter(({ name }) => name === "bird" || name === "bird6")
@@ -79,11 +80,11 @@ const answeringParts = ({ children }: SupervisorState, { answering }: PartSigns)
         : {
             name,
             isRunning: false,
-            detail: `it does not answer on its control socket; calico-node has it as ${state}`,
+            detail: `it does not answer on its control socket; calico-node reports it as ${state}`,
           },
     );
 
-/** A process that exists may still be stopped, or hang. */
+/** Reports whether an existing process works: it may be stopped, or hang. */
 function partOf(name: string, pid: number, signs: PartSigns): HostPart {
   const state = /\) (\S)/.exec(readFileIfExists(`/proc/${pid}/stat`) ?? "")?.[1];
   if (state === "T" || state === "t")
@@ -91,21 +92,22 @@ function partOf(name: string, pid: number, signs: PartSigns): HostPart {
       name,
       isRunning: false,
       isStuck: true,
-      detail: `its process ${pid} is stopped (${state === "T" ? "SIGSTOP" : "by a debugger"}): what is in the kernel stays, nothing new gets there`,
+      detail: `its process ${pid} is stopped (${state === "T" ? "SIGSTOP" : "by a debugger"}): rules and routes stay in the kernel, but are no longer updated`,
       fix: `kill -CONT ${pid}, or restart calico-node`,
     };
-  const silentMs = name === "felix" ? silence(signs) : undefined;
-  if (silentMs === undefined || silentMs < SILENT_MS) return { name, isRunning: true, detail: "it is running" };
+  const aliveAgeMs = name === "felix" ? aliveFileAgeMs(signs) : undefined;
+  if (aliveAgeMs === undefined || aliveAgeMs < ALIVE_TIMEOUT_MS)
+    return { name, isRunning: true, detail: "it is running" };
   return {
     name,
     isRunning: false,
     isStuck: true,
-    detail: `its process ${pid} is there and has given no sign of life for ${Math.round(silentMs / 1000)} s: it hangs, or the machine gives it no time`,
-    fix: `calicoctl node diags keeps what is to be seen; then restart calico-node`,
+    detail: `its process ${pid} exists, but has not updated its alive file for ${Math.round(aliveAgeMs / 1000)} s: it hangs, or gets no CPU time`,
+    fix: `calicoctl node diags collects diagnostics; then restart calico-node`,
   };
 }
 
-function silence({ aliveFile = ALIVE_FILE }: PartSigns): number | undefined {
+function aliveFileAgeMs({ aliveFile = ALIVE_FILE }: PartSigns): number | undefined {
   try {
     return Date.now() - statSync(aliveFile).mtimeMs;
   } catch {

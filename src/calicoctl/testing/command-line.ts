@@ -1,4 +1,4 @@
-// calicoctl for tests: the real commands on a real (SQLite) datastore in a folder of its own, with what they print.
+// Runs calicoctl's commands in tests, on a SQLite datastore in a temporary directory, and returns their output.
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -23,7 +23,7 @@ export const silentIo = (env: CommandIo["env"]): CommandIo => ({
   isTerminal: () => false,
 });
 
-/** A call without flags, which finds its datastore by the environment. */
+/** Returns a call without flags; the environment selects its datastore. */
 export const callWith = (env: CommandIo["env"]): DatastoreCall => ({
   flags: { config: undefined, "log-level": "panic", context: undefined, "allow-version-mismatch": false },
   io: silentIo(env),
@@ -46,7 +46,7 @@ export class CommandLine implements Disposable {
     return this.pipe("", ...args);
   }
 
-  /** With something on standard input. */
+  /** Runs a command with this standard input. */
   async pipe(stdin: string | Uint8Array, ...args: readonly string[]): Promise<Answer> {
     let [out, err] = ["", ""];
     const code = await runCommandLine("calicoctl", args, {
@@ -60,13 +60,13 @@ export class CommandLine implements Disposable {
     return { code, out, err };
   }
 
-  /** Resources that must be there; what was refused fails the test. */
+  /** Applies resources that a test requires. Throws if one is rejected. */
   async given(...documents: readonly string[]): Promise<void> {
     const answer = await this.pipe(documents.join("\n---\n"), "apply", "-f", "-");
     if (answer.code !== 0) throw new Error(answer.err);
   }
 
-  /** A file of the test's folder; its path. */
+  /** Writes a file in the test's directory and returns its path. */
   file(name: string, content: string | Uint8Array): string {
     const path = join(this.folder, name);
     mkdirSync(dirname(path), { recursive: true });
@@ -74,7 +74,7 @@ export class CommandLine implements Disposable {
     return path;
   }
 
-  /** What stands in the datastore, past the client. */
+  /** Reads resources from the datastore without calicoctl's client. */
   async stored(kind: ResourceKey["kind"]): Promise<readonly Resource[]> {
     const path = this.env["CALICO_SQLITE_PATH"] ?? "";
     const store = await openDatastore({ type: "sqlite", path, isFallback: false });
@@ -85,7 +85,7 @@ export class CommandLine implements Disposable {
     }
   }
 
-  /** Puts a value there as another program would. */
+  /** Writes a resource to the datastore without calicoctl's client and its validation. */
   async put(value: Resource): Promise<void> {
     const path = this.env["CALICO_SQLITE_PATH"] ?? "";
     const store = await openDatastore({ type: "sqlite", path, isFallback: false });

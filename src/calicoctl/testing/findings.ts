@@ -1,4 +1,4 @@
-// What tests of the doctor ask: what is found in a cluster of a few resources.
+// Runs doctor's checks on a few resources in tests.
 import { expect } from "bun:test";
 import type { Resource } from "../../model/index.ts";
 import { examine } from "../doctor/examine.ts";
@@ -7,14 +7,14 @@ import type { Finding } from "../doctor/finding.ts";
 import { resource } from "./healthy.ts";
 
 export const meshOff = resource("BGPConfiguration", "default", { nodeToNodeMeshEnabled: false });
-/** The findings; every check must be able to run. */
+/** Returns the findings. Fails if a check could not run. */
 export function look(resources: readonly Resource[], host?: HostFacts, blocks: readonly StoredBlock[] = []) {
   const { findings, notChecked } = examine(clusterFacts(resources, blocks), host);
   expect(notChecked).toEqual([]);
   return findings;
 }
 export const ids = (findings: readonly Finding[]) => findings.map(({ id }) => id);
-/** The one finding of that id; every finding must be complete. */
+/** Returns the only finding with that ID. Fails if there are several, or if a finding is incomplete. */
 export function only(findings: readonly Finding[], id: string): Finding {
   for (const each of findings) {
     expect([each.problem, each.cause, each.fix].every((text) => text.length > 10)).toBe(true);
@@ -23,6 +23,6 @@ export function only(findings: readonly Finding[], id: string): Finding {
   const found = findings.filter((each) => each.id === id);
   expect(ids(found)).toEqual([id]);
   const [finding] = found;
-  if (finding === undefined) throw new Error(`nothing found of ${id}`);
+  if (finding === undefined) throw new Error(`no finding ${id}`);
   return finding;
 }

@@ -1,4 +1,4 @@
-// The smallest cluster and host that the doctor finds nothing wrong with, and words to bend them.
+// Defines the smallest cluster and host without findings, and functions to build variations of them.
 import type { BirdSession } from "../../bgp/index.ts";
 import { parseNetwork, tryParseAddress } from "../../lib/ip/ip.ts";
 import { API_VERSION, type KindName, type Resource } from "../../model/index.ts";

@@ -1,5 +1,6 @@
-// The classic fault, for real: two interfaces, the Node carries eth1's address, the rack's router expects eth0's. The
-// session stays Active; doctor, on any host, says who, where and what cures it; applied, the session comes up.
+// Tests the dual-nic finding in a lab: nodes have two interfaces, each Node has the address of eth1, and the rack's router
+// expects the address of eth0, so the session stays Active. Doctor on any host must report the node, the interface and the
+// setting that fixes it; with that setting the session must be established.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import type { Finding } from "../../../src/calicoctl/doctor/finding.ts";
@@ -34,14 +35,14 @@ function doctor(host: string): { readonly code: number; readonly findings: reado
   return { code, findings };
 }
 
-/** As the router sees it. */
+/** Whether the router has an established session with this address. */
 const isUp = (address: string): boolean => {
   const { stdout } = lab.host("tor1").run(["birdc", "-s", "/run/bird.ctl", "show", "protocols"]);
   const index = lab.plan.routers[0]?.neighbours.findIndex((each) => each.address === address) ?? -1;
   return new RegExp(`^peer${index + 1} .*Established`, "m").test(stdout);
 };
 
-test("nodes carry eth1's addresses and the rack's sessions stay down", async () => {
+test("Nodes have the addresses of eth1, and the sessions with the router stay down", async () => {
   const nodes = JSON.parse(lab.calicoctl(["get", "nodes", "-o", "json"])) as {
     readonly items: readonly { readonly spec: { readonly bgp: { readonly ipv4Address: string } } }[];
   };
@@ -54,7 +55,7 @@ test("nodes carry eth1's addresses and the rack's sessions stay down", async () 
   expect(isUp("10.77.0.11")).toBe(false);
 }, 30_000);
 
-test("doctor on any host names node, interface, address, peer and the setting that cures it", () => {
+test("doctor on any host reports node, interface, address, peer and the setting that fixes it", () => {
   for (const host of ["node1", "node2", "tor1"]) {
     const { code, findings } = doctor(host);
     expect(code).toBe(3);
@@ -73,11 +74,11 @@ test("doctor on any host names node, interface, address, peer and the setting th
     expect(findings.filter(({ id }) => id !== "dual-nic")).toEqual([]);
   }
   const text = calicoctl("node2", "doctor").stdout;
-  expect(text).toContain("node node1 speaks to peer 10.77.0.254 (BGPPeer rack-v4) from 10.78.0.11 of eth1");
+  expect(text).toContain("node node1 connects to peer 10.77.0.254 (BGPPeer rack-v4) from 10.78.0.11 of eth1");
   expect(text).toContain("set IP_AUTODETECTION_METHOD=interface=eth0 for calico-node on node1");
 });
 
-test("calico-node warned at its start that the peer is in the network of eth0", () => {
+test("calico-node logs a warning at startup that the peer is in the network of eth0", () => {
   const log = readFileSync(lab.folder.log("node2-calico-node"), "utf8");
   const warning = log.split("\n").find((line) => line.includes("a BGP peer is in the network of another interface"));
   for (const words of [
@@ -92,7 +93,7 @@ test("calico-node warned at its start that the peer is in the network of eth0", 
     expect(warning).toContain(words);
 });
 
-test("a BGPPeer made for a node's eth0 is told as well", () => {
+test("a BGPPeer for a node's eth0 is also reported", () => {
   lab.apply([
     {
       apiVersion: API_VERSION,
@@ -111,14 +112,14 @@ test("a BGPPeer made for a node's eth0 is told as well", () => {
   });
 });
 
-test("applied, the sessions come up and doctor has nothing more to say", async () => {
+test("with the setting, the sessions are established and doctor has no findings", async () => {
   for (const node of ["node1", "node2"]) {
     const [finding] = doctor("tor1").findings.filter((each) => each.id === "dual-nic" && each.node === node);
     await changeSettings(lab, node, [finding?.setting ?? ""]);
   }
   for (const address of ["10.77.0.11", "10.77.0.12"])
     await eventually(() => isUp(address), 40_000, `session with ${address}`);
-  await eventually(() => doctor("node1").code === 0 && doctor("node2").code === 0, 30_000, "nothing to find");
+  await eventually(() => doctor("node1").code === 0 && doctor("node2").code === 0, 30_000, "no findings");
   const block = lab.host("tor1").run(["ip", "route", "show", "10.65.0.0/16", "proto", "bird"]);
   expect(block.code).toBe(0);
 }, 120_000);

@@ -1,4 +1,4 @@
-// Faults made on purpose on a host of a lab: doctor tells each one's cause, and nothing once it is mended.
+// Creates faults on a host of a lab, and tests that doctor reports each one, and nothing after the fault is repaired.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import type { Finding } from "../../../src/calicoctl/doctor/finding.ts";
@@ -46,10 +46,10 @@ const felix = (): string => {
 const patch = (spec: object) =>
   run(rolePath("calicoctl"), "patch", "ippool", "default-ipv4-ippool", "-p", JSON.stringify({ spec }));
 
-/** The block of node2's pods, as BIRD wrote its route on node1. */
+/** The block of node2's pods, from the route that BIRD added on node1. */
 const blockOfNode2 = (): string => {
   const [block] = run("ip", "route", "show", "proto", "bird").split(/\s/);
-  if (block === undefined || block === "") throw new Error("node1 has no route by BIRD");
+  if (block === undefined || block === "") throw new Error("node1 has no route from BIRD");
   return block;
 };
 const addressOf = (node: string): string => {
@@ -75,79 +75,79 @@ let defaultRoute: readonly string[] = [];
 const FAULTS: readonly {
   name: string;
   id: string;
-  says: RegExp;
-  make: () => void;
-  mend: () => unknown;
+  problem: RegExp;
+  create: () => void;
+  repair: () => unknown;
 }[] = [
   {
-    name: "a foreign table drops what is forwarded",
+    name: "a table of another program drops forwarded packets",
     id: "foreign-filter",
-    says: /table inet fw, chain f.*drops forwarded packets/,
-    make: () =>
+    problem: /table inet fw, chain f.*drops forwarded packets/,
+    create: () =>
       run("nft", "add table inet fw; add chain inet fw f { type filter hook forward priority 0; policy drop; }"),
-    mend: () => run("nft", "delete table inet fw"),
+    repair: () => run("nft", "delete table inet fw"),
   },
   {
-    name: "iptables' FORWARD is DROP, as Docker leaves it",
+    name: "the policy of iptables' FORWARD chain is DROP, as set by Docker",
     id: "foreign-filter",
-    says: /table ip filter, chain FORWARD.*drops forwarded packets/,
-    make: () => run("iptables-nft", "-P", "FORWARD", "DROP"),
-    mend: () => run("iptables-nft", "-P", "FORWARD", "ACCEPT"),
+    problem: /table ip filter, chain FORWARD.*drops forwarded packets/,
+    create: () => run("iptables-nft", "-P", "FORWARD", "DROP"),
+    repair: () => run("iptables-nft", "-P", "FORWARD", "ACCEPT"),
   },
   {
     name: "a firewall drops BGP",
     id: "foreign-filter",
-    says: /drops BGP \(tcp port 179\)/,
-    make: () =>
+    problem: /drops BGP \(tcp port 179\)/,
+    create: () =>
       run(
         "nft",
         "add table inet fw; add chain inet fw i { type filter hook input priority 0; }; add rule inet fw i tcp dport 179 counter drop",
       ),
-    mend: () => run("nft", "delete table inet fw"),
+    repair: () => run("nft", "delete table inet fw"),
   },
   {
     name: "the only pool is disabled",
     id: "no-pool-for-node",
-    says: /no IPv4 pool gives addresses to pods on node1 and node2/,
-    make: () => patch({ disabled: true }),
-    mend: () => patch({ disabled: false }),
+    problem: /no IPv4 pool provides addresses for pods on node1 and node2/,
+    create: () => patch({ disabled: true }),
+    repair: () => patch({ disabled: false }),
   },
   {
-    name: "blocks are told to nobody",
+    name: "blocks are not announced",
     id: "no-route-to-block",
-    says: /node1 has no route to 1 block of pool default-ipv4-ippool on node2/,
-    make: () => patch({ disableBGPExport: true }),
-    mend: () => patch({ disableBGPExport: false }),
+    problem: /node1 has no route to 1 block of pool default-ipv4-ippool on node2/,
+    create: () => patch({ disableBGPExport: true }),
+    repair: () => patch({ disableBGPExport: false }),
   },
   ...(["blackhole", "prohibit", "unreachable", "throw"] as const).map((type) => ({
     name: `a ${type} route hides the block of another node`,
     id: "no-route-to-block",
-    says: new RegExp(`node1 rejects packets to 10\\.65\\..*/26 of node2: a route of type ${type}`),
-    make: () => {
+    problem: new RegExp(`node1 rejects packets to 10\\.65\\..*/26 of node2: a route of type ${type}`),
+    create: () => {
       block = blockOfNode2();
       run("ip", "route", "add", type, block);
     },
-    mend: () => run("ip", "route", "del", type, block),
+    repair: () => run("ip", "route", "del", type, block),
   })),
   {
     name: "forwarding is off",
     id: "sysctl",
-    says: /net\.ipv4\.ip_forward is 0 on node1/,
-    make: () => run("sysctl", "-w", "net.ipv4.ip_forward=0"),
-    mend: () => run("sysctl", "-w", "net.ipv4.ip_forward=1"),
+    problem: /net\.ipv4\.ip_forward is 0 on node1/,
+    create: () => run("sysctl", "-w", "net.ipv4.ip_forward=0"),
+    repair: () => run("sysctl", "-w", "net.ipv4.ip_forward=1"),
   },
   {
     name: "the path to another node has a small MTU",
     id: "mtu",
-    says: /1500 bytes, of which the way to other nodes carries 1300/,
-    make: () => run("ip", "route", "add", `${addressOf("node2")}/32`, "dev", "eth0", "mtu", "1300"),
-    mend: () => run("ip", "route", "del", `${addressOf("node2")}/32`),
+    problem: /has MTU 1500, but the path to other nodes allows 1300/,
+    create: () => run("ip", "route", "add", `${addressOf("node2")}/32`, "dev", "eth0", "mtu", "1300"),
+    repair: () => run("ip", "route", "del", `${addressOf("node2")}/32`),
   },
   {
     name: "two Nodes have the same address",
     id: "duplicate-address",
-    says: /nodes copy and node2 both carry/,
-    make: () =>
+    problem: /nodes copy and node2 both have the address/,
+    create: () =>
       lab.apply([
         {
           apiVersion: API_VERSION,
@@ -156,13 +156,13 @@ const FAULTS: readonly {
           spec: { bgp: { ipv4Address: `${addressOf("node2")}/24` } },
         },
       ]),
-    mend: () => run(rolePath("calicoctl"), "delete", "node", "copy"),
+    repair: () => run(rolePath("calicoctl"), "delete", "node", "copy"),
   },
   {
     name: "a pool overlaps the nodes' network",
     id: "pool-holds-node-addresses",
-    says: /overlap/,
-    make: () =>
+    problem: /overlap/,
+    create: () =>
       lab.apply([
         {
           apiVersion: API_VERSION,
@@ -171,61 +171,61 @@ const FAULTS: readonly {
           spec: { cidr: "10.77.0.0/16", nodeSelector: "has(nothing)" },
         },
       ]),
-    mend: () => run(rolePath("calicoctl"), "delete", "ippool", "overlap"),
+    repair: () => run(rolePath("calicoctl"), "delete", "ippool", "overlap"),
   },
   {
-    name: "the plug of eth0 is pulled",
+    name: "eth0 has no carrier",
     id: "link-down",
-    says: /eth0 on node1 has no carrier/,
-    make: () => breakLab(lab, ["link", "node1"]),
-    mend: () => healLab(lab),
+    problem: /eth0 on node1 has no carrier/,
+    create: () => breakLab(lab, ["link", "node1"]),
+    repair: () => healLab(lab),
   },
   {
     name: "eth0 is administratively down",
     id: "link-down",
-    says: /eth0 on node1 is administratively down/,
-    make: () => {
+    problem: /eth0 on node1 is administratively down/,
+    create: () => {
       defaultRoute = run("ip", "route", "show", "default").trim().split(/\s+/);
-      run("ip", "link", "set", "eth0", "down"); // and its routes go
+      run("ip", "link", "set", "eth0", "down"); // this also deletes its routes
     },
-    mend: () => {
+    repair: () => {
       run("ip", "link", "set", "eth0", "up");
       run("ip", "route", "add", ...defaultRoute);
     },
   },
   {
-    name: "connections of a removed pod are left in conntrack",
+    name: "connections of a removed pod remain in conntrack",
     id: "stale-connections",
-    says: /^node1 tracks 2 connections of 1 address of its blocks that no pod has/,
-    make: () => {
+    problem: /^node1 tracks 2 connections of 1 address of its blocks that no pod has/,
+    create: () => {
       const address = unusedAddressOfNode1();
-      // As left behind by an agent that did not delete them: one from the pod, and one to it.
+      // One connection from the removed pod, and one to it.
       track(address, addressOf("node2"));
       track(addressOf("node2"), address);
     },
-    // The command that doctor itself prints.
-    mend: () => {
+    // Runs the command of the finding.
+    repair: () => {
       const fix = doctor().find(({ id }) => id === "stale-connections")?.fix ?? "false";
       run("sh", "-c", fix.replace(/ \(package.*/, ""));
     },
   },
   {
-    name: "an older agent left IPv6 without rules",
+    name: "an older agent did not program rules for IPv6",
     id: "ipv6-without-rules",
-    says: /no rules apply to IPv6 packets of workloads on node1/,
-    // This version's agent would write the table again at once.
-    make: () => {
+    problem: /no rules apply to IPv6 packets of workloads on node1/,
+    // A running agent of this version would add the table again.
+    create: () => {
       run("kill", "-STOP", felix());
       run("nft", "delete", "table", "inet", "calico-guard");
     },
-    mend: () => run("kill", "-CONT", felix()),
+    repair: () => run("kill", "-CONT", felix()),
   },
   {
     name: "the agent is stopped",
     id: "part-not-running",
-    says: /felix runs and does nothing on node1/,
-    make: () => run("kill", "-STOP", felix()),
-    mend: () => run("kill", "-CONT", felix()),
+    problem: /felix is running but does nothing on node1/,
+    create: () => run("kill", "-STOP", felix()),
+    repair: () => run("kill", "-CONT", felix()),
   },
 ];
 
@@ -240,16 +240,16 @@ test("calicoctl version prints the version of the cluster's nodes", () => {
   expect(cluster).toBe(client);
 });
 
-for (const { name, id, says, make, mend } of FAULTS)
+for (const { name, id, problem, create, repair } of FAULTS)
   test(name, async () => {
-    make();
+    create();
     try {
       const found = await eventually(() => doctor().find((each) => each.id === id));
-      expect(found.problem).toMatch(says);
+      expect(found.problem).toMatch(problem);
     } finally {
-      await mend();
+      await repair();
     }
-    await eventually(() => doctor().length === 0, 30_000, "no findings after the fault is gone");
+    await eventually(() => doctor().length === 0, 30_000, "no findings after the repair");
   }, 60_000);
 
 test("connections of pods, of the node and of addresses outside this node's blocks give no finding", () => {
@@ -270,7 +270,7 @@ test("a Node that was deleted: the agent warns, its readiness page shows it, and
   expect(found).toMatchObject({ severity: "error", node: "node1" });
   expect(found.problem).toBe("this host is node node1, but the datastore has no Node node1");
   const page = await eventually(() => {
-    // Felix restarts, because its settings for this node are deleted with the Node: then nobody answers.
+    // Felix restarts because its settings for this node are deleted with the Node; meanwhile the page is not served.
     const { stdout } = lab.host("node1").run(["curl", "-s", "-w", "%{http_code}", "http://127.0.0.1:9099/readiness"]);
     return stdout.includes("Node node1 is not in the datastore") && stdout.endsWith("200") && stdout;
   });

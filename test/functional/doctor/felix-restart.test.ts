@@ -1,4 +1,5 @@
-// Felix ends with code 129 to be started again with a changed configuration: doctor must not call that an error.
+// Tests that doctor does not report a restart that Felix requested: Felix exits with code 129 to be restarted after a
+// configuration change.
 import { afterAll, expect, test } from "bun:test";
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -13,7 +14,7 @@ if (process.getuid?.() !== 0) throw new Error("run as root: doctor examines proc
 const folder = mkdtempSync(join(tmpdir(), "calico-restart-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
-/** Runs a Felix that ends with this code once, and is not started again before the disposal. Returns what doctor reads. */
+/** Runs a fake Felix that exits with this code and is not restarted. Returns the processes as doctor reads them. */
 async function partsAfterExit(code: number, change: (state: SupervisorState) => SupervisorState = (state) => state) {
   const [felix] = planChildren({}, "n1", "none");
   if (felix === undefined) throw new Error("a node without Felix");
@@ -44,17 +45,17 @@ async function partsAfterExit(code: number, change: (state: SupervisorState) => 
   }
 }
 
-test("a Felix that is being restarted is no finding", async () => {
+test("a Felix that is being restarted gives no finding", async () => {
   expect(await partsAfterExit(129)).toEqual([]);
 });
 
-test("a Felix that failed is a finding", async () => {
+test("a Felix that failed gives a finding", async () => {
   expect(await partsAfterExit(1)).toMatchObject([
-    { name: "felix", isRunning: false, detail: expect.stringContaining("it is failing, and ended last with code 1") },
+    { name: "felix", isRunning: false, detail: expect.stringContaining("it is failing, and last ended with code 1") },
   ]);
 });
 
-test("a restart that does not come is a finding", async () => {
+test("a restart that does not happen in time gives a finding", async () => {
   const minuteAgo = new Date(Date.now() - 60_000).toISOString();
   const found = await partsAfterExit(129, (state) => ({
     ...state,

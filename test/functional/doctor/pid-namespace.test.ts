@@ -1,4 +1,4 @@
-// calico-node in a container has other pids than the host sees: doctor on the host must still find its processes.
+// Tests that doctor on the host finds the processes of a calico-node in a container, which have other pids there.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -44,12 +44,12 @@ beforeAll(async () => {
   });
 }, 30_000);
 afterAll(async () => {
-  container.kill("SIGKILL"); // and with it everything in the namespace
+  container.kill("SIGKILL"); // ends all processes of the namespace
   await ended;
   rmSync(folder, { recursive: true });
 });
 
-test("processes in another pid namespace are found, by their pids on the host", () => {
+test("processes in another pid namespace are found by their pids on the host", () => {
   expect(state().pid).toBeLessThan(10);
   expect(parts()).toEqual([
     { name: "felix", isRunning: true, detail: "it is running" },
@@ -57,7 +57,7 @@ test("processes in another pid namespace are found, by their pids on the host", 
   ]);
 });
 
-test("one that is stopped is reported with the command that works on the host", async () => {
+test("a stopped process is reported with the command that works on the host", async () => {
   const pid = felixOnHost();
   if (pid === undefined) throw new Error("felix was not found");
   process.kill(pid, "SIGSTOP");
@@ -71,8 +71,8 @@ test("one that is stopped is reported with the command that works on the host", 
   await eventually(() => parts()[0]?.isRunning === true);
 });
 
-test("from a pid namespace in which they are not visible, a fresh sign of life counts", () => {
-  // What doctor sees in another container: pids of processes that it cannot find.
+test("in a pid namespace in which the processes are not visible, a recent alive file proves that they run", () => {
+  // In another container, doctor reads pids of processes that it cannot find.
   const script = `const { readParts } = await import(${JSON.stringify(join(import.meta.dir, "../../../src/calicoctl/doctor/read-parts.ts"))});
     const read = (answering) => readParts({ supervisorFile: ${JSON.stringify(supervisorFile)}, aliveFile: process.argv[1], answering: new Set(answering) });
     console.log(JSON.stringify([read(["bird"]), read([])]));`;
@@ -85,7 +85,7 @@ test("from a pid namespace in which they are not visible, a fresh sign of life c
     if (stderr !== "") throw new Error(stderr);
     return JSON.parse(stdout) as readonly ReturnType<typeof readParts>[];
   };
-  const alive = elsewhere(supervisorFile); // a file that was written just now
+  const alive = elsewhere(supervisorFile); // any recently written file
   expect(alive.map((each) => each.map(({ name, isRunning }) => `${name} ${isRunning}`))).toEqual([
     ["bird true"],
     ["bird false"],
@@ -93,7 +93,7 @@ test("from a pid namespace in which they are not visible, a fresh sign of life c
   expect(elsewhere(join(folder, "none"))[0]).toMatchObject([{ name: "calico-node", isRunning: false }]);
 });
 
-test("after the container has ended, calico-node does not run", async () => {
+test("after the container has ended, calico-node is reported as not running", async () => {
   container.kill("SIGKILL");
   await ended;
   const [only] = await eventually(() => {

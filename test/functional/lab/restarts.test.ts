@@ -144,7 +144,7 @@ test("kill -9 of the node itself, its light loops with it: the rest runs on, and
   const doctor = lab.host("node2").run([rolePath("calicoctl"), "doctor"], {
     environment: datastoreEnvironment(lab.options, lab.plan),
   });
-  expect(doctor).toMatchObject({ code: 3, stdout: expect.stringContaining("calico-node does not run on node2") });
+  expect(doctor).toMatchObject({ code: 3, stdout: expect.stringContaining("calico-node is not running on node2") });
   startNode(lab.folder, lab.options, lab.plan, node);
   await untilReady(lab, "node2", 60_000);
   await eventually(() => isWhole("node2"), 60_000, "BIRD has recovered");

@@ -149,10 +149,10 @@ test("doctor on the node has the same words, and metrics count the same sessions
     expect(stdout).toContain(words);
   expect(stdout).toContain("has no route to 169.254.1.1"); // we took the default route away
   expect(stdout).toContain(
-    `node node1 expects AS 65999 of peer 10.80.0.207, which is in AS 65101: calicoctl patch bgppeer asn2 -p '{"spec":{"asNumber":65101}}'`,
+    `node node1 expects AS 65999 from peer 10.80.0.207, which is in AS 65101: calicoctl patch bgppeer asn2 -p '{"spec":{"asNumber":65101}}'`,
   );
   expect(stdout).toContain(
-    "node node1 is in AS 65001 and expects AS 65101 of peer 10.80.0.208, which expects another AS",
+    "node node1 is in AS 65001 and expects AS 65101 from peer 10.80.0.208, which expects another AS",
   );
   const page = await eventually(
     () => {
