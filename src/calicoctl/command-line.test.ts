@@ -64,7 +64,7 @@ test("a word that is nearly right is answered with the right one", async () => {
   );
   expect(await said("get", "ippol")).toContain("resource type 'ippol' is not supported; did you mean ippool?");
   expect(await said("get", "nodess")).toContain("did you mean node?");
-  expect(await said("get", "foos")).toContain("; there are BGPConfiguration,");
+  expect(await said("get", "foos")).toContain("; supported types are BGPConfiguration,");
   expect(await said("get", "nodes", "--ouput=json")).toBe(
     'calicoctl get: unknown flag --ouput\nDid you mean --output?\nRun "calicoctl get --help" for its arguments and flags.\n',
   );
@@ -120,7 +120,7 @@ const WRONG_USAGE: readonly (readonly [readonly string[], ...(readonly string[])
   [["node", "--context"], "calicoctl node: --context needs a value"],
   [
     ["get", "nodes", "-o", "bogus"],
-    "calicoctl get: unrecognized output format 'bogus'; there are ps, wide, custom-columns=, yaml, json, go-template=, go-template-file=",
+    "calicoctl get: unrecognized output format 'bogus'; supported formats are ps, wide, custom-columns=, yaml, json, go-template=, go-template-file=",
   ],
   [["bgp", "plan", "n1", "-o", "bogus"], "calicoctl bgp plan: -o bogus: want ps, json or bird"],
   [["version", "--poll=x"], "calicoctl version: invalid --poll x: want a duration such as 5s or 1m30s"],
@@ -294,7 +294,7 @@ test("TC-C24 a cluster whose version does not fit stops a command unless allowed
     const answer = await line.pipe(networkSet("a"), ...args);
     expect(answer).toMatchObject({ code: 1, out: "" });
     expect(answer.err).toContain("Version mismatch.\nClient Version:   ");
-    expect(answer.err).toContain("Cluster Version:  3.20.0\nThis program wants ");
+    expect(answer.err).toContain("Cluster Version:  3.20.0\nThis program requires ");
     expect(answer.err).toContain(" Use --allow-version-mismatch to override.\n");
   }
   expect((await line.run("get", "ippool", "--allow-version-mismatch")).code).toBe(0);

@@ -1,16 +1,16 @@
-// calicoctl: runs the command that the command line names, and turns its result into an exit code.
+// Runs the calicoctl command that the command line names, and converts its result to an exit code.
 import { basename } from "node:path";
 import { type CommandIo, processIo } from "../lib/command-line/io.ts";
 import { runCommandLine as runTable } from "../lib/command-line/run.ts";
 import { Failure } from "./command-line/failure.ts";
 import { ROOT } from "./table/index.ts";
 
-/** @param program the program as the user typed it, if not by the name of its file */
+/** @param program the program as the user typed it, if it differs from the name of its file */
 export function main(argv: readonly string[], program = programName(process.argv0)): Promise<number> {
   return runCommandLine(program, argv, processIo());
 }
 
-/** kubectl runs a plugin by its file name `kubectl-calico`; any `kubectl-*` name is that plugin. */
+/** Returns the name for messages. kubectl runs a plugin by its file name, so any `kubectl-*` name is the kubectl plugin. */
 export function programName(argv0: string): string {
   return basename(argv0).startsWith("kubectl-") ? "kubectl-calico" : "calicoctl";
 }

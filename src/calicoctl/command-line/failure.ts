@@ -1,6 +1,6 @@
-// The error of a command that could not do its work.
+// Defines the error of a command that fails.
 
-/** The message is all that the user needs; it is printed without a stack trace. The exit code is 1 if not set. */
+/** Its message is printed without a stack trace. The default exit code is 1. */
 export class Failure extends Error {
   override readonly name = "Failure";
   readonly exitCode: number;

@@ -1,4 +1,4 @@
-// The levels `--log-level` takes and what each lets through.
+// Defines the values of `--log-level` and the log lines that each prints.
 import { createLogger, formatText, type Logger, type LogLevel } from "../../lib/log/log.ts";
 
 export const LOG_LEVELS = ["panic", "fatal", "error", "warn", "info", "debug"] as const;
@@ -6,7 +6,7 @@ export type CommandLogLevel = (typeof LOG_LEVELS)[number];
 
 const SYNONYMS: Readonly<Record<string, CommandLogLevel>> = { warning: "warn", trace: "debug" };
 
-/** The level a word means, in any letter case; nothing for a word that is none. */
+/** Parses a level in any letter case. Returns undefined if it is unknown. */
 export function parseLogLevel(text: string): CommandLogLevel | undefined {
   const word = text.toLowerCase();
   return LOG_LEVELS.find((level) => level === word) ?? SYNONYMS[word];
@@ -21,7 +21,7 @@ const THRESHOLD: Readonly<Record<CommandLogLevel, LogLevel | "none">> = {
   debug: "debug",
 };
 
-/** Lines for people on standard error. */
+/** Creates a logger that writes readable lines. */
 export function commandLogger(level: CommandLogLevel, write: (line: string) => void): Logger {
   return createLogger({ level: THRESHOLD[level], write: (record) => write(`${formatText(record)}\n`) });
 }

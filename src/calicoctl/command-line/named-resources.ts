@@ -1,8 +1,8 @@
-// Resources named on the command line: a kind and names. Only kind, name and namespace are known of them.
+// Parses resources that are named on the command line by kind and name. Their `spec` is empty.
 import { API_VERSION, type Resource } from "../../model/index.ts";
 import { UsageError } from "../../lib/command-line/usage-error.ts";
 import { Failure } from "./failure.ts";
-import { kindCalled, kindNear, MANAGED_KINDS, type ManagedKind } from "../resources/kinds.ts";
+import { findManagedKind, MANAGED_KINDS, type ManagedKind, nearestKindName } from "../resources/kinds.ts";
 
 export interface NamedResource {
   readonly kind: ManagedKind;
@@ -12,10 +12,10 @@ export interface NamedResource {
 export class UnknownKind extends Failure {}
 
 export function kindFromWord(word: string): ManagedKind {
-  const kind = kindCalled(word);
+  const kind = findManagedKind(word);
   if (kind === undefined) {
-    const near = kindNear(word);
-    const advice = near === undefined ? `there are ${MANAGED_KINDS.join(", ")}` : `did you mean ${near}?`;
+    const near = nearestKindName(word);
+    const advice = near === undefined ? `supported types are ${MANAGED_KINDS.join(", ")}` : `did you mean ${near}?`;
     throw new UnknownKind(`resource type '${word}' is not supported; ${advice}`);
   }
   return kind;
@@ -26,7 +26,7 @@ export function namedResource(kind: ManagedKind, name: string, namespace?: strin
   return { apiVersion: API_VERSION, kind, metadata, spec: {} };
 }
 
-/** @param options whether a kind without names is one resource whose name is empty, or none */
+/** @param options `atLeastOne`: a kind without names returns one resource with an empty name instead of none */
 export function resourcesFromWords(
   { KIND, NAME }: { readonly KIND: string | undefined; readonly NAME: readonly string[] },
   options: { readonly atLeastOne: boolean },

@@ -12,15 +12,15 @@ function shown(env: Readonly<Record<string, string | undefined>>, isTerminal: bo
 
 const cases = [
   {
-    name: "a terminal shows every 25th",
+    name: "a terminal shows every 25th resource",
     env: {},
     isTerminal: true,
     total: 100,
     want: /^\rapplied 25 of 100.*\r\x1b\[K$/s,
   },
-  { name: "few resources are not shown", env: {}, isTerminal: true, total: 99, want: /^$/ },
-  { name: "a file or pipe gets nothing", env: {}, isTerminal: false, total: 100, want: /^$/ },
-  { name: "a dumb terminal gets nothing", env: { TERM: "dumb" }, isTerminal: true, total: 100, want: /^$/ },
+  { name: "nothing is shown for few resources", env: {}, isTerminal: true, total: 99, want: /^$/ },
+  { name: "nothing is shown in a file or pipe", env: {}, isTerminal: false, total: 100, want: /^$/ },
+  { name: "nothing is shown on a dumb terminal", env: { TERM: "dumb" }, isTerminal: true, total: 100, want: /^$/ },
 ];
 for (const { name, env, isTerminal, total, want } of cases)
   test(`progress: ${name}`, () => expect(shown(env, isTerminal, total)).toMatch(want));

@@ -2,16 +2,16 @@
 import type { CommandIo } from "../../lib/command-line/io.ts";
 import { canEraseLine } from "../../lib/terminal/colour.ts";
 
-/** Smaller numbers of resources are written before anybody reads the line. */
+/** With fewer resources, the command ends before a user could read the line. */
 const MIN_TOTAL = 100;
 const INTERVAL = 25;
 
 export function progressOf(io: CommandIo, verb: string): (done: number, total: number) => void {
-  let shows: boolean | undefined;
+  let isShown: boolean | undefined;
   return (done, total) => {
     if (total < MIN_TOTAL) return;
-    shows ??= canEraseLine(io.env, io.isTerminal("err"));
-    if (!shows) return;
+    isShown ??= canEraseLine(io.env, io.isTerminal("err"));
+    if (!isShown) return;
     if (done === total) io.err("\r\x1b[K");
     else if (done % INTERVAL === 0) io.err(`\r${verb} ${done} of ${total}`);
   };

@@ -1,4 +1,4 @@
-// calicoctl bgp plan NODE: what the BGP service of a node computes, from anywhere, for any node.
+// Implements `calicoctl bgp plan NODE`, which computes the BGP plan of any node as the node's BGP service does.
 import {
   BgpCollector,
   type BgpPlan,
@@ -28,7 +28,7 @@ export async function run(call: Call<typeof bgpPlanGrammar>): Promise<number> {
   const collector = new BgpCollector();
   if (directory === undefined) {
     await using store = await openStore(call);
-    await collectFrom(store.datastore, node, collector);
+    await collectDatastore(store.datastore, node, collector);
   } else await collectFiles(call, directory, collector);
   try {
     call.io.out(print(plan(collector.stateFor(node), node, inputsOf(call))));
@@ -39,7 +39,7 @@ export async function run(call: Call<typeof bgpPlanGrammar>): Promise<number> {
   }
 }
 
-async function collectFrom(datastore: Datastore, node: string, collector: BgpCollector): Promise<void> {
+async function collectDatastore(datastore: Datastore, node: string, collector: BgpCollector): Promise<void> {
   const lists = await Promise.all(KINDS.map((kind) => datastore.list({ type: "resource", kind })));
   for (const [i, { items }] of lists.entries())
     for (const { key, value } of items) collector.setResource(key.name, value as Resource, KINDS[i] ?? "Node");
@@ -96,15 +96,15 @@ function tables(made: BgpPlan): string {
     facts.map(([name, value]) => `${`${name}:`.padEnd(12)}${value}\n`).join(""),
     section(
       "Sessions",
-      made.peers.length === 0 ? "none\n" : formatTable(["PEER", "AS", "HOW", "WHY"], made.peers.map(peerRow)),
+      made.peers.length === 0 ? "none\n" : formatTable(["PEER", "AS", "SESSION", "REASON"], made.peers.map(peerRow)),
     ),
     section("Announces", announced(made)),
     section(
-      "Keeps inside its blocks",
-      made.aggregation.length === 0 ? "nothing\n" : made.aggregation.map((entry) => `${entry.block}\n`).join(""),
+      "Aggregated blocks",
+      made.aggregation.length === 0 ? "none\n" : made.aggregation.map((entry) => `${entry.block}\n`).join(""),
     ),
     section(
-      "Kernel takes",
+      "Accepted into the kernel",
       ([4, 6] as const)
         .map((family) => `IPv${family}: ${made.kernelExport[family].flatMap(describeStep).join("; ")}\n`)
         .join(""),
@@ -129,16 +129,21 @@ function tables(made: BgpPlan): string {
 const section = (title: string, text: string): string => `${title}\n${text.replaceAll(/^(?=.)/gm, "  ")}`;
 
 function peerRow(peer: PlannedPeer): readonly string[] {
-  const how = [
-    peer.passive ? "waits" : "connects",
-    ...(peer.routeReflectorClient ? [`reflects to it as ${peer.rrClusterId}`] : []),
+  const session = [
+    peer.passive ? "passive" : "active",
+    ...(peer.routeReflectorClient ? [`reflector client, cluster ID ${peer.rrClusterId}`] : []),
     ...(peer.password === null ? [] : [`password ${peer.password}`]),
     ...(peer.ttlSecurity === null ? [] : [`within ${peer.ttlSecurity} hops`]),
     ...(peer.nextHop === "default" ? [] : [`next hop ${peer.nextHop}`]),
     ...[...peer.importFilters, ...peer.exportFilters].map((call) => call.function),
   ];
   const remote = peer.localAs === null ? String(peer.remoteAs) : `${peer.remoteAs} as ${peer.localAs}`;
-  return [`${peer.neighbor}${peer.port === null ? "" : ` port ${peer.port}`}`, remote, how.join(", "), peer.because];
+  return [
+    `${peer.neighbor}${peer.port === null ? "" : ` port ${peer.port}`}`,
+    remote,
+    session.join(", "),
+    peer.because,
+  ];
 }
 
 function announced(made: BgpPlan): string {
@@ -147,13 +152,13 @@ function announced(made: BgpPlan): string {
       "within" in step ? [`${step.action === "accept" ? "" : "not "}${step.within}`] : [],
     ),
   );
-  const marked = made.communities.map(({ within, add }) => `${within} with ${add.join(" ")}`);
-  const unique = [...new Set([...lines, ...marked])];
+  const tagged = made.communities.map(({ within, add }) => `${within} with communities ${add.join(" ")}`);
+  const unique = [...new Set([...lines, ...tagged])];
   return unique.length === 0 ? "nothing\n" : unique.map((line) => `${line}\n`).join("");
 }
 
 function describeStep(step: RouteStep): readonly string[] {
   if ("within" in step) return [`${step.action === "accept" ? "" : "not "}${step.within}`];
   if ("nextHop" in step) return [`not via ${step.nextHop}`];
-  return "action" in step && !("interface" in step) ? ["all else"] : [];
+  return "action" in step && !("interface" in step) ? ["everything else"] : [];
 }

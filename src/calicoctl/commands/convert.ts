@@ -1,5 +1,6 @@
-// calicoctl convert: resources of calicoctl v1, and Kubernetes' network policies, as v3 resources on standard output.
-// It prints what the last release that had this command printed: rules with both their sides, an empty creation time.
+// Implements `calicoctl convert`, which converts resources of calicoctl v1 and Kubernetes network policies to v3 resources.
+// The output is that of the last Calico release with this command: rules always have `source` and `destination`, and
+// `creationTimestamp` is null.
 import { type Resource, convertKubernetesPolicySpec } from "../../model/index.ts";
 import type { Call } from "../table/flags.ts";
 import type { convertGrammar } from "../table/resources.ts";
@@ -21,7 +22,7 @@ export async function run(call: Call<typeof convertGrammar>): Promise<number> {
   const { filename } = flags;
   const print = printerFor(flags.output);
   const converted: V3Document[] = [];
-  /** What each new name was made from. */
+  /** The original metadata of each converted resource, by its new kind, namespace and name. */
   const origins = new Map<string, string>();
   for (const { file, text } of readSources(filename, { recursive: false }, io))
     for (const { number, root } of parseYaml(text, file, io.err))
@@ -41,7 +42,7 @@ export async function run(call: Call<typeof convertGrammar>): Promise<number> {
         if ((origins.get(key) ?? origin) !== origin)
           throw failure(
             place("metadata.name"),
-            `becomes ${String(name)}, as another ${document.kind} does: rename one`,
+            `is converted to ${String(name)}, the same name as that of another ${document.kind}: rename one of them`,
           );
         origins.set(key, origin);
         converted.push(document);
@@ -51,13 +52,13 @@ export async function run(call: Call<typeof convertGrammar>): Promise<number> {
   return 0;
 }
 
-/** Several documents are one list of Kubernetes' kind, which any tool takes. */
+/** Several documents are printed as a Kubernetes List, which kubectl and calicoctl accept. */
 const listOf = (items: readonly V3Document[]) => ({ kind: "List", apiVersion: "v1", metadata: {}, items });
 
 function printerFor(format: string): (value: unknown) => string {
   if (format === "yaml" || format === "yml") return toYaml;
   if (format === "json") return toJson;
-  throw new Failure(`unrecognized output format '${format}'; there are yaml and json`);
+  throw new Failure(`unrecognized output format '${format}'; supported formats are yaml and json`);
 }
 
 function objectsOf(node: Node | undefined): MapNode[] {

@@ -1,7 +1,7 @@
-// calicoctl delete: by kind and names, or whatever files name.
+// Implements `calicoctl delete`, which deletes resources by kind and name, or those of files.
 import { NotFound } from "../../datastore/index.ts";
-import { remove, settle } from "../resources/actions.ts";
-import { demandOf, openChecked } from "../resources/client.ts";
+import { remove, resolveNamespace } from "../resources/actions.ts";
+import { optionsFor, openChecked } from "../resources/client.ts";
 import type { Call } from "../table/flags.ts";
 import type { deleteGrammar } from "../table/resources.ts";
 import { readResources } from "../input/resources.ts";
@@ -16,12 +16,12 @@ export async function run(call: Call<typeof deleteGrammar>): Promise<number> {
     io.out("No resources specified\n");
     return 0;
   }
-  await using store = await openChecked(call, demandOf(targets.length));
+  await using store = await openChecked(call, optionsFor(targets.length));
   const faults: { readonly kind: string; readonly reason: string }[] = [];
   let missing = 0;
   for (const target of targets)
     try {
-      await remove(store, settle(target, flags));
+      await remove(store, resolveNamespace(target, flags));
     } catch (error) {
       if (flags["skip-not-exists"] && error instanceof NotFound) missing++;
       else faults.push({ kind: target.kind, reason: describe(error) });

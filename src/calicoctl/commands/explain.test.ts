@@ -21,7 +21,7 @@ function folder(line: CommandLine, ...documents: readonly string[]): string {
   return file.slice(0, file.lastIndexOf("/"));
 }
 
-test("explain reads a folder of Kubernetes objects, offline", async () => {
+test("explain --from evaluates a directory of Kubernetes objects", async () => {
   using line = new CommandLine();
   const from = folder(
     line,
@@ -53,7 +53,7 @@ test("explain reads a folder of Kubernetes objects, offline", async () => {
 `);
 });
 
-test("explain answers as JSON, by address and for other protocols", async () => {
+test("explain prints JSON, and accepts addresses and other protocols", async () => {
   using line = new CommandLine();
   const from = folder(line, NAMESPACE, pod("web", "10.0.0.1", "n1"), pod("db", "10.0.0.2", "n2"), POLICY);
   const answer = await line.run("explain", "8.8.8.8", "10.0.0.2", "--protocol", "icmp", "-o", "json", "--from", from);
@@ -63,7 +63,7 @@ test("explain answers as JSON, by address and for other protocols", async () => 
   expect(verdict.checkpoints[0].tiers[0].policies[0].rules[0].mismatch).toBe("protocol is icmp, want tcp");
 });
 
-test("explain asks the datastore", async () => {
+test("explain reads the datastore", async () => {
   using line = new CommandLine();
   const endpoint = (name: string, ip: string) =>
     v3(
@@ -80,7 +80,7 @@ test("explain asks the datastore", async () => {
   expect(denied.out).toContain("GlobalNetworkPolicy stop in tier default, rule 1");
 });
 
-test("explain says what it cannot use and goes on without it", async () => {
+test("explain reports and skips invalid objects", async () => {
   using line = new CommandLine();
   const bad = v3("GlobalNetworkPolicy", "bad", "{selector: '=='}");
   const from = folder(
@@ -94,11 +94,11 @@ test("explain says what it cannot use and goes on without it", async () => {
   const answer = await line.run("explain", "shop/web", "shop/db", "--from", from);
   expect(answer.code).toBe(0);
   expect(answer.err).toMatch(
-    /^Left out: .*all\.yaml: document 4, line \d+: spec\.selector = '==' \(is no selector: .*\)\n$/,
+    /^Skipped: .*all\.yaml: document 4, line \d+: spec\.selector = '==' \(is no selector: .*\)\n$/,
   );
 });
 
-test("explain: wrong questions end with 2, what cannot be read with 1", async () => {
+test("explain: exit code 2 for wrong usage, 1 if the files cannot be read", async () => {
   using line = new CommandLine();
   const from = folder(line, NAMESPACE, pod("web", "10.0.0.1", "n1"));
   const wrong = [
@@ -118,37 +118,37 @@ test("explain: wrong questions end with 2, what cannot be read with 1", async ()
   expect((await line.run("explain", "10.0.0.1", "10.0.0.2", "--from", "/nonexistent")).code).toBe(1);
 });
 
-test("explain paints its verdicts on a terminal only, and not when colour is unwelcome", async () => {
+test("explain colours its verdicts only on a terminal, and not if NO_COLOR is set", async () => {
   using line = new CommandLine();
   const from = folder(line, NAMESPACE, pod("x", "10.0.0.3", "n2"), pod("db", "10.0.0.2", "n2"), POLICY);
   const words = ["explain", "shop/x", "shop/db", "--port", "5432", "--from", from] as const;
   line.isTerminal = true;
-  const painted = (await line.run(...words)).out;
-  expect(painted).toStartWith("tcp 10.0.0.3 → 10.0.0.2:5432: \x1b[31mdenied\x1b[0m\n");
-  expect(painted).toContain("on n2: \x1b[32mallowed\x1b[0m\n");
+  const coloured = (await line.run(...words)).out;
+  expect(coloured).toStartWith("tcp 10.0.0.3 → 10.0.0.2:5432: \x1b[31mdenied\x1b[0m\n");
+  expect(coloured).toContain("on n2: \x1b[32mallowed\x1b[0m\n");
   line.env["NO_COLOR"] = "1";
   const plain = (await line.run(...words)).out;
-  expect(plain).toBe(painted.replaceAll(/\x1b\[\d+m/g, ""));
+  expect(plain).toBe(coloured.replaceAll(/\x1b\[\d+m/g, ""));
 });
 
-test("explain notes what policy alone does not tell", async () => {
+test("explain adds notes about facts outside policy", async () => {
   using line = new CommandLine();
   const pool = (nat: boolean) => v3("IPPool", "pods", `{cidr: 10.0.0.0/24, natOutgoing: ${nat}}`);
-  const slip = v3("NetworkPolicy", "db", "{selector: ap == 'db', types: [Ingress]}", ", namespace: shop");
+  const misspelled = v3("NetworkPolicy", "db", "{selector: ap == 'db', types: [Ingress]}", ", namespace: shop");
   const given = (...more: readonly string[]) =>
     folder(line, NAMESPACE, pod("web", "10.0.0.1", "n1"), pod("db", "10.0.0.2", "n2"), ...more);
-  const said = async (from: string, ...words: readonly string[]) =>
+  const explain = async (from: string, ...words: readonly string[]) =>
     (await line.run("explain", ...words, "--from", from)).out;
-  expect(await said(given(pool(false)), "shop/web", "10.0.0.77")).toContain(
-    "note: 10.0.0.77 is of pool pods, and no workload has it",
+  expect(await explain(given(pool(false)), "shop/web", "10.0.0.77")).toContain(
+    "note: 10.0.0.77 is in pool pods, but no workload has it",
   );
-  expect(await said(given(pod("twin", "10.0.0.2", "n1")), "shop/web", "shop/db")).toContain(
+  expect(await explain(given(pod("twin", "10.0.0.2", "n1")), "shop/web", "shop/db")).toContain(
     "10.0.0.2 is the address of 2 workloads (shop/db on n2, shop/twin on n1)",
   );
-  expect(await said(given(pool(false)), "shop/web", "192.0.2.1")).toContain("needs a route back to 10.0.0.0/24");
-  expect(await said(given(pool(true)), "shop/web", "192.0.2.1")).not.toContain("note:");
-  expect(await said(given(pool(false), slip), "shop/web", "shop/db")).toContain(
+  expect(await explain(given(pool(false)), "shop/web", "192.0.2.1")).toContain("needs a route back to 10.0.0.0/24");
+  expect(await explain(given(pool(true)), "shop/web", "192.0.2.1")).not.toContain("note:");
+  expect(await explain(given(pool(false), misspelled), "shop/web", "shop/db")).toContain(
     "note: ingress policies of the namespace that do not select shop/db: NetworkPolicy shop/db (ap == 'db')",
   );
-  expect(await said(given(pool(false), slip), "shop/db", "shop/web")).toContain("do not select shop/web");
+  expect(await explain(given(pool(false), misspelled), "shop/db", "shop/web")).toContain("do not select shop/web");
 });

@@ -1,12 +1,12 @@
-// calicoctl explain: would this packet get through, and which rule says so. Exit 0 allowed, 3 denied, 1 could not
-// tell, 2 asked wrongly.
+// Implements `calicoctl explain`, which evaluates policy for one packet and prints the rule that decides. Exit codes:
+// 0 allowed, 3 denied, 1 could not evaluate, 2 usage error.
 import { type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
 import { ipProtocolNumber } from "../../lib/ip/ip-protocol.ts";
 import { carriesPorts, judge, type Packet } from "../../policy/index.ts";
 import type { Call } from "../table/flags.ts";
 import type { explainGrammar } from "../table/explain.ts";
 import { readRejected, rejectedNote } from "../doctor/host-rejected-rules.ts";
-import { beyondPolicy } from "../explain/notes.ts";
+import { notesOutsidePolicy } from "../explain/notes.ts";
 import { findEnd, pairAddresses } from "../explain/parties.ts";
 import { printVerdict } from "../explain/print.ts";
 import { loadState } from "../explain/state.ts";
@@ -21,14 +21,14 @@ export async function run(call: Call<typeof explainGrammar>): Promise<number> {
   const namespace = flags.namespace ?? "default";
   const [source, destination] = [findEnd(state, args.SRC, namespace), findEnd(state, args.DST, namespace)];
   const packet = packetOf(flags, pairAddresses(source, destination, versionOf(flags)));
-  const question = {
+  const query = {
     packet,
     source: source.party,
     destination: destination.party,
     established: flags.established,
   };
-  const judged = judge(state, question);
-  const verdict = { ...judged, notes: [...judged.notes, ...beyondPolicy(state, resources, question, judged)] };
+  const judged = judge(state, query);
+  const verdict = { ...judged, notes: [...judged.notes, ...notesOutsidePolicy(state, resources, query, judged)] };
   io.out(
     flags.output === "json"
       ? `${JSON.stringify({ packet, ...verdict }, undefined, 2)}\n`
@@ -44,12 +44,12 @@ type ExplainFlags = Call<typeof explainGrammar>["flags"];
 function packetOf(flags: ExplainFlags, ends: Pick<Packet, "source" | "destination">): Packet {
   const isV6 = ipVersion(ends.destination) === 6;
   const word = flags.protocol;
-  // For IPv6, `icmp` means ICMPv6.
+  // Between IPv6 addresses, `icmp` is ICMPv6.
   const protocol = word.toLowerCase() === "icmp" && isV6 ? 58 : ipProtocolNumber(word);
   if (protocol === undefined) throw new UsageError(`--protocol ${word}: want tcp, udp, sctp, icmp or a number`);
   const { port, "source-port": sourcePort } = flags;
   if ((port ?? sourcePort) !== undefined && !carriesPorts(protocol))
-    throw new UsageError(`--port has no meaning for protocol ${word}`);
+    throw new UsageError(`--port and --source-port are not valid for protocol ${word}`);
   if (protocol !== 1 && protocol !== 58) return { ...ends, protocol, sourcePort, destinationPort: port };
   const icmp = { type: flags["icmp-type"] ?? (isV6 ? 128 : 8), code: flags["icmp-code"] };
   return { ...ends, protocol, icmp };

@@ -1,7 +1,7 @@
 // get: what is found and how it is shown.
 import { expect, test } from "bun:test";
 import { API_VERSION, type KindName } from "../../model/index.ts";
-import { kindCalled, MANAGED_KINDS } from "../resources/kinds.ts";
+import { findManagedKind, MANAGED_KINDS } from "../resources/kinds.ts";
 import { CommandLine, networkSet, policy, pool } from "../testing/command-line.ts";
 
 const v3 = (kind: string, name: string, spec: object, more: object = {}) =>
@@ -119,8 +119,8 @@ test("TC-C19 headings of the original kinds", async () => {
 
 test("TC-C19 every kind answers to its name in any case and to its short names", () => {
   for (const kind of MANAGED_KINDS) {
-    expect(kindCalled(kind.toUpperCase())).toBe(kind);
-    expect(kindCalled(`${kind.toLowerCase()}s`.replace(/ys$/, "ies").replace(/ss$/, "ses"))).toBe(kind);
+    expect(findManagedKind(kind.toUpperCase())).toBe(kind);
+    expect(findManagedKind(`${kind.toLowerCase()}s`.replace(/ys$/, "ies").replace(/ss$/, "ses"))).toBe(kind);
   }
   const short = {
     np: "NetworkPolicy",
@@ -130,8 +130,8 @@ test("TC-C19 every kind answers to its name in any case and to its short names",
     no: "Node",
     bp: "BGPPeer",
   };
-  for (const [word, kind] of Object.entries(short)) expect<string | undefined>(kindCalled(word)).toBe(kind);
-  expect(kindCalled("blockaffinity")).toBeUndefined();
+  for (const [word, kind] of Object.entries(short)) expect<string | undefined>(findManagedKind(word)).toBe(kind);
+  expect(findManagedKind("blockaffinity")).toBeUndefined();
 });
 
 test("TC-C19 wide tables: lists, defaults of nodes, what is not set", async () => {

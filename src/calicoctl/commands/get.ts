@@ -1,8 +1,8 @@
-// calicoctl get: all resources of a kind, some by name, or those that files name.
+// Implements `calicoctl get`, which shows all resources of a kind, some by name, or those that files name.
 import { type Client, NotFound } from "../../datastore/index.ts";
 import { ignoreUnreadable, readBgpConfiguration, type Resource, sortRows } from "../../model/index.ts";
-import { nameOf, settle } from "../resources/actions.ts";
-import { demandOf, openChecked } from "../resources/client.ts";
+import { nameOf, resolveNamespace } from "../resources/actions.ts";
+import { optionsFor, openChecked } from "../resources/client.ts";
 import type { Call } from "../table/flags.ts";
 import type { getGrammar } from "../table/resources.ts";
 import { Failure } from "../command-line/failure.ts";
@@ -24,7 +24,7 @@ export async function run(call: Call<typeof getGrammar>): Promise<number> {
   if (all && named.length > 0 && flags.filename === undefined)
     throw new Failure("cannot use --all-namespace flag for getting a single resource");
 
-  await using store = await openChecked(call, listed === undefined ? demandOf(named.length) : { requests: "many" });
+  await using store = await openChecked(call, listed === undefined ? optionsFor(named.length) : { requests: "many" });
   const found: Found[] = [];
   const faults: string[] = [];
   const attempt = async (what: () => Promise<Found>) => {
@@ -37,7 +37,7 @@ export async function run(call: Call<typeof getGrammar>): Promise<number> {
   if (listed !== undefined) await attempt(() => list(store, listed, call));
   for (const target of named) await attempt(() => getOne(store, target, call));
 
-  // Nothing was found and something went wrong: an empty document says so to readers of YAML, tables say nothing.
+  // If nothing was found because of errors, YAML and JSON are an empty document; a table is not printed.
   if (found.length > 0 || faults.length === 0 || format.type === "yaml" || format.type === "json") {
     io.out(
       await print(listed === undefined || faults.length === 0 ? found : [], format, {
@@ -78,11 +78,11 @@ async function list(store: Client, kind: ManagedKind, call: Call<typeof getGramm
 }
 
 async function getOne(store: Client, target: NamedResource, call: Call<typeof getGrammar>): Promise<Found> {
-  const resource = await store.get(nameOf(settle(target, call.flags)));
+  const resource = await store.get(nameOf(resolveNamespace(target, call.flags)));
   return { type: "one", kind: target.kind, resource: call.flags.export ? exported(resource) : resource };
 }
 
-/** Without what belongs to this cluster only. */
+/** Removes the metadata that is specific to this cluster. */
 function exported(resource: Resource): Resource {
   const { namespace, uid, resourceVersion, creationTimestamp, deletionTimestamp, generation, ...kept } =
     resource.metadata;
@@ -90,7 +90,7 @@ function exported(resource: Resource): Resource {
   return { ...resource, metadata: kept };
 }
 
-/** What nodes without an AS number of their own have. */
+/** Returns the AS number of nodes that do not set one. */
 async function defaultAsNumber(store: Client): Promise<number | "unknown"> {
   try {
     const configuration = await store.get({ kind: "BGPConfiguration", name: "default" });

@@ -1,7 +1,7 @@
-// calicoctl label: set, change or remove one label of a resource.
+// Implements `calicoctl label`, which sets, changes or removes one label of a resource.
 import { type Client, Conflict, NotFound } from "../../datastore/index.ts";
 import type { Labels, Resource } from "../../model/index.ts";
-import { nameOf, settle } from "../resources/actions.ts";
+import { nameOf, resolveNamespace } from "../resources/actions.ts";
 import { openChecked } from "../resources/client.ts";
 import type { Call } from "../table/flags.ts";
 import type { labelGrammar } from "../table/resources.ts";
@@ -9,7 +9,7 @@ import { Failure } from "../command-line/failure.ts";
 import { describe } from "../resources/results.ts";
 import { kindFromWord, namedResource, UnknownKind } from "../command-line/named-resources.ts";
 
-const MOST_TRIES = 5;
+const MAX_ATTEMPTS = 5;
 const KUBE_LABELS = "projectcalico.org/kube-labels";
 
 export async function run(call: Call<typeof labelGrammar>): Promise<number> {
@@ -23,9 +23,9 @@ export async function run(call: Call<typeof labelGrammar>): Promise<number> {
     const current = await find(store, target, word, name);
     const labels = current.metadata.labels ?? {};
     existing = labels[change.key];
-    if (isKubernetesOwn(current, change.key))
+    if (isKubernetesLabel(current, change.key))
       throw new Failure(
-        `label ${change.key} of ${word} ${name} comes from Kubernetes and cannot be changed here; use kubectl label node`,
+        `label ${change.key} of ${word} ${name} is a label of the Kubernetes node and cannot be changed here; use kubectl label node`,
       );
     if (remove && existing === undefined)
       throw new Failure(`cannot remove label of ${word} ${name}, key ${change.key} does not exist`);
@@ -37,7 +37,7 @@ export async function run(call: Call<typeof labelGrammar>): Promise<number> {
       await store.replace(withLabels(current, changed(labels, change)));
       break;
     } catch (error) {
-      if (error instanceof Conflict && attempt < MOST_TRIES) continue; // somebody wrote it meanwhile: look again
+      if (error instanceof Conflict && attempt < MAX_ATTEMPTS) continue; // the resource was changed meanwhile: read it again
       throw new Failure(`failed to update ${word} ${name}, label not changed: ${describe(error)}`, { cause: error });
     }
   }
@@ -56,7 +56,7 @@ function parseLabel(text: string): { key: string; value: string } {
 function targetOf(call: Call<typeof labelGrammar>, word: string, name: string): Resource {
   try {
     const kind = kindFromWord(word);
-    return settle({ kind, resource: namedResource(kind, name) }, call.flags);
+    return resolveNamespace({ kind, resource: namedResource(kind, name) }, call.flags);
   } catch (error) {
     if (!(error instanceof UnknownKind)) throw error;
     throw new Failure(`failed to get ${word} ${name}, error ${error.message}`, { cause: error });
@@ -72,13 +72,13 @@ async function find(store: Client, target: Resource, word: string, name: string)
   }
 }
 
-/** A node notes which of its labels Kubernetes gave it: those are written over again, whatever we write. */
-function isKubernetesOwn({ kind, metadata }: Resource, key: string): boolean {
+/** Whether the label was copied from the Kubernetes node, as recorded in an annotation. Changes to it would be overwritten. */
+function isKubernetesLabel({ kind, metadata }: Resource, key: string): boolean {
   const text = kind === "Node" ? metadata.annotations?.[KUBE_LABELS] : undefined;
   if (text === undefined) return false;
   try {
-    const noted: unknown = JSON.parse(text);
-    return typeof noted === "object" && noted !== null && Object.hasOwn(noted, key);
+    const recorded: unknown = JSON.parse(text);
+    return typeof recorded === "object" && recorded !== null && Object.hasOwn(recorded, key);
   } catch {
     return false;
   }

@@ -1,12 +1,13 @@
-// calicoctl patch: change some fields of one resource by a strategic merge. `--type` is read and makes no difference.
+// Implements `calicoctl patch`, which changes some fields of one resource by a strategic merge. As in Calico, `--type` has no
+// effect.
 import { Conflict } from "../../datastore/index.ts";
 import { loadSchemas, type Resource } from "../../model/index.ts";
-import { nameOf, settle } from "../resources/actions.ts";
+import { nameOf, resolveNamespace } from "../resources/actions.ts";
 import { openChecked } from "../resources/client.ts";
 import type { Call } from "../table/flags.ts";
 import type { patchGrammar } from "../table/resources.ts";
 import { Failure } from "../command-line/failure.ts";
-import { refuseReadOnly } from "../resources/guards.ts";
+import { rejectReadOnly } from "../resources/guards.ts";
 import { InputFault } from "../input/fault.ts";
 import { type Document, type Node, parseYaml, type ScalarNode } from "../input/yaml.ts";
 import { isPatch, strategicMerge } from "../resources/patch.ts";
@@ -14,7 +15,7 @@ import { describe } from "../resources/results.ts";
 import { warnOfWritten } from "../resources/write-warnings.ts";
 import { kindFromWord, namedResource } from "../command-line/named-resources.ts";
 
-const MOST_TRIES = 5;
+const MAX_ATTEMPTS = 5;
 
 export async function run(call: Call<typeof patchGrammar>): Promise<number> {
   const { KIND: word, NAME: name } = call.args;
@@ -22,8 +23,8 @@ export async function run(call: Call<typeof patchGrammar>): Promise<number> {
   const patch = parsePatch(call.flags.patch);
   await using store = await openChecked(call);
   try {
-    const target = nameOf(settle({ kind, resource: namedResource(kind, name) }, call.flags));
-    refuseReadOnly(target, "replace");
+    const target = nameOf(resolveNamespace({ kind, resource: namedResource(kind, name) }, call.flags));
+    rejectReadOnly(target, "replace");
     const schema = await (await loadSchemas()).loadSchema(kind);
     const isTiedToRevision = isPatch(patch["metadata"]) && patch["metadata"]["resourceVersion"] !== undefined;
     for (let attempt = 1; ; attempt++) {
@@ -32,13 +33,13 @@ export async function run(call: Call<typeof patchGrammar>): Promise<number> {
       const decoded = schema.decode(patched, { stored: current });
       if (!decoded.ok)
         throw new Failure(`--patch: ${decoded.faults.map((fault) => `${fault.field}: ${fault.reason}`).join("; ")}`);
-      refuseOtherIdentity(current, patched);
+      rejectOtherIdentity(current, patched);
       try {
         await warnOfWritten(call.io, store, [await store.replace(decoded.resource)]);
         break;
       } catch (error) {
-        // Somebody wrote it meanwhile: the same fields again, on what stands there now.
-        if (!(error instanceof Conflict) || isTiedToRevision || attempt >= MOST_TRIES) throw error;
+        // The resource was changed meanwhile: apply the patch to its current version.
+        if (!(error instanceof Conflict) || isTiedToRevision || attempt >= MAX_ATTEMPTS) throw error;
       }
     }
   } catch (error) {
@@ -48,43 +49,43 @@ export async function run(call: Call<typeof patchGrammar>): Promise<number> {
   return 0;
 }
 
-function refuseOtherIdentity(current: Resource, patched: Resource): void {
+function rejectOtherIdentity(current: Resource, patched: Resource): void {
   const identity = ({ apiVersion, kind, metadata }: Resource) =>
     ({ apiVersion, kind, "metadata.name": metadata?.name, "metadata.namespace": metadata?.namespace }) as const;
   const [before, after] = [identity(current), identity(patched)];
   for (const field of ["apiVersion", "kind", "metadata.name", "metadata.namespace"] as const)
     if (before[field] !== after[field])
-      throw new Failure(`--patch: ${field}: cannot be changed: create another resource and delete this one`);
+      throw new Failure(`--patch: ${field}: cannot be changed; create another resource and delete this one`);
 }
 
 function parsePatch(text: string): Readonly<Record<string, unknown>> {
-  const wanted = `want a JSON object such as {"spec": {"natOutgoing": true}}`;
+  const expected = `want a JSON object such as {"spec": {"natOutgoing": true}}`;
   try {
     const patch: unknown = JSON.parse(text);
-    refuseAmbiguous(text);
+    rejectAmbiguous(text);
     if (isPatch(patch)) return patch;
   } catch (error) {
     if (error instanceof InputFault) throw new Failure(`Hit error: --patch: ${error.reason}`, { cause: error });
     const reason = error instanceof Error ? error.message : String(error);
-    throw new Failure(`Hit error: --patch is not JSON: ${reason}; ${wanted}`, { cause: error });
+    throw new Failure(`Hit error: --patch is not JSON: ${reason}; ${expected}`, { cause: error });
   }
-  throw new Failure(`Hit error: --patch: ${wanted}`);
+  throw new Failure(`Hit error: --patch: ${expected}`);
 }
 
-/** What JSON's own reader decides in silence: the last of two keys, the nearest number to digits that fit none. */
-function refuseAmbiguous(text: string): void {
+/** Rejects duplicate keys, of which JSON.parse keeps the last, and numbers that it would round. */
+function rejectAmbiguous(text: string): void {
   for (const { root } of documentsOf(text))
     if (root !== undefined)
       for (const { value } of scalarsOf(root))
         if (typeof value === "bigint")
-          throw new InputFault({ file: "--patch" }, `no number keeps all digits of ${value}`);
+          throw new InputFault({ file: "--patch" }, `${value} has more digits than a number can represent`);
 }
 
 function documentsOf(text: string): readonly Document[] {
   try {
     return parseYaml(text, "--patch", () => {});
   } catch (error) {
-    if (error instanceof InputFault && error.reason.startsWith("not YAML")) return []; // good JSON all the same
+    if (error instanceof InputFault && error.reason.startsWith("not YAML")) return []; // valid JSON that the YAML parser does not accept
     throw error;
   }
 }

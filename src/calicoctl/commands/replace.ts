@@ -1,8 +1,8 @@
-// calicoctl replace: update what must be there. Unlike its siblings it counts what it tried, not what worked, and
-// tells only the last error: scripts know it so.
+// Implements `calicoctl replace`, which updates resources that must exist. As in Calico, and unlike `create` and `apply`, its
+// message counts the attempted resources, not the successful ones, and contains only the last error.
 import type { Resource } from "../../model/index.ts";
-import { replace, settle } from "../resources/actions.ts";
-import { demandOf, openChecked } from "../resources/client.ts";
+import { replace, resolveNamespace } from "../resources/actions.ts";
+import { optionsFor, openChecked } from "../resources/client.ts";
 import type { Call } from "../table/flags.ts";
 import type { writeGrammar } from "../table/resources.ts";
 import { readResources } from "../input/resources.ts";
@@ -17,14 +17,14 @@ export async function run(call: Call<typeof writeGrammar>): Promise<number> {
     io.out("No resources specified\n");
     return 0;
   }
-  await using store = await openChecked(call, demandOf(inputs.length));
+  await using store = await openChecked(call, optionsFor(inputs.length));
   const written: Resource[] = [];
-  let tried = 0;
+  let attempted = 0;
   const { total, kind, faults } = await forEachResource(
     inputs,
     async (input) => {
-      const resource = settle(input, call.flags); // one in a wrong namespace is not even tried
-      tried++;
+      const resource = resolveNamespace(input, call.flags); // an error here is not counted as an attempt
+      attempted++;
       written.push(await replace(store, resource));
     },
     progressOf(io, "replaced"),
@@ -36,11 +36,11 @@ export async function run(call: Call<typeof writeGrammar>): Promise<number> {
     io.out(`Successfully replaced ${total} ${named}resource(s)\n`);
     return 0;
   }
-  if (tried === 0) {
+  if (attempted === 0) {
     io.err(`Failed to replace ${total === 1 ? `${named}resource` : `any ${named}resources`}: ${last}\n`);
     return 1;
   }
-  io.out(`Partial success: replaced the first ${tried} out of ${total} ${named}resources:\n`);
+  io.out(`Partial success: replaced the first ${attempted} out of ${total} ${named}resources:\n`);
   io.err(`Hit error: ${last}\n`);
   return 1;
 }

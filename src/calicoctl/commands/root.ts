@@ -1,4 +1,4 @@
-// calicoctl without a command: prints the help text, or for --version where the version is found.
+// Runs calicoctl without a command: prints the help text or, for --version, the name of the command that prints versions.
 import { helpText, helpWidth } from "../../lib/command-line/help.ts";
 import { type Call, GLOBAL_FLAGS } from "../table/flags.ts";
 import { ROOT, type rootGrammar } from "../table/index.ts";

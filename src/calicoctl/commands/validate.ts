@@ -1,7 +1,7 @@
-// calicoctl validate: what a write would say, without a datastore.
+// Implements `calicoctl validate`, which reports the errors that a write would report, without a datastore.
 import { ValidationFailed } from "../../datastore/index.ts";
 import { loadSchemas } from "../../model/index.ts";
-import { settle } from "../resources/actions.ts";
+import { resolveNamespace } from "../resources/actions.ts";
 import type { Call } from "../table/flags.ts";
 import type { writeGrammar } from "../table/resources.ts";
 import { readResources } from "../input/resources.ts";
@@ -11,8 +11,8 @@ export async function run(call: Call<typeof writeGrammar>): Promise<number> {
   const inputs = await readResources(call);
   const { validateResource } = await loadSchemas();
   const results = await forEachResource(inputs, async (input) => {
-    const settled = settle(input, call.flags);
-    const checked = await validateResource(settled, { mode: "create" });
+    const resolved = resolveNamespace(input, call.flags);
+    const checked = await validateResource(resolved, { mode: "create" });
     if (!checked.ok) throw new ValidationFailed(checked.faults);
   });
   return reportAll(call.io, results, { do: "validate", done: "validated" });

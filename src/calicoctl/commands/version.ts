@@ -1,4 +1,4 @@
-// calicoctl version: the version of this program, and the cluster's as its nodes recorded it.
+// Implements `calicoctl version`, which prints the version of this program and that of the cluster, as its nodes recorded it.
 import { BUILD, VERSION_ANNOTATION } from "../../lib/process/build.ts";
 import type { Call } from "../table/flags.ts";
 import type { versionGrammar } from "../table/resources.ts";
@@ -10,7 +10,7 @@ import { ignoreUnreadable, readClusterInformation } from "../../model/index.ts";
 export async function run(call: Call<typeof versionGrammar>): Promise<number> {
   const { flags, io } = call;
   const isJson = flags.output === "json";
-  const everyMs = pollInterval(flags.poll ?? "0");
+  const intervalMs = pollIntervalMs(flags.poll ?? "0");
   const client = { clientVersion: BUILD.version, gitCommit: BUILD.commit };
   if (isJson && flags.client) io.out(toJson(client));
   if (!isJson) io.out(`Client Version:    ${BUILD.version}\nGit commit:        ${BUILD.commit}\n`);
@@ -33,14 +33,14 @@ export async function run(call: Call<typeof versionGrammar>): Promise<number> {
     }
     if (text !== shown) io.out(text);
     shown = text;
-    if (everyMs === 0) return 0;
-    await Bun.sleep(everyMs);
+    if (intervalMs === 0) return 0;
+    await Bun.sleep(intervalMs);
   }
 }
 
 const UNITS: Readonly<Record<string, number>> = { ms: 1, s: 1000, m: 60_000, h: 3_600_000 };
 
-function pollInterval(text: string): number {
+function pollIntervalMs(text: string): number {
   if (text === "0") return 0;
   const parts = [...text.matchAll(/(\d+(?:\.\d+)?)(ms|s|m|h)/g)];
   if (parts.length === 0 || parts.map(([part]) => part).join("") !== text)

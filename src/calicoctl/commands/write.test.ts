@@ -276,7 +276,7 @@ test("TC-C08 a patch that can be read in two ways is refused, and nothing is wri
   const before = await line.stored("IPPool");
   for (const [patch, want] of [
     ['{"spec":{"natOutgoing":true,"natOutgoing":false}}', 'key "natOutgoing" is given twice, first on line 1'],
-    ['{"spec":{"blockSize":9007199254740993}}', "no number keeps all digits of 9007199254740993"],
+    ['{"spec":{"blockSize":9007199254740993}}', "9007199254740993 has more digits than a number can represent"],
   ] as const)
     expect(await line.run("patch", "ippool", "a", "-p", patch)).toEqual({
       code: 1,
@@ -306,7 +306,7 @@ test("a datastore that takes no writes is waited for once, not once for each res
     expect(performance.now() - started).toBeLessThan(4 * line.timeoutMs);
     expect(answer).toMatchObject({ code: 1, out: "" });
     expect(answer.err).toMatch(
-      /calico\.db is unavailable: another process held it for \d+ ms; 2 more resource\(s\) not tried\]\n$/,
+      /calico\.db is unavailable: another process held it for \d+ ms; 2 more resource\(s\) not attempted\]\n$/,
     );
   } finally {
     blocker.close();

@@ -1,20 +1,20 @@
-// Where an archive of diagnostics ends: made where nobody else can write, then put beside who asked. That may be a folder
-// for all, so nothing that lies there under its name, a link least of all, is written to or through.
+// Copies an archive of diagnostics from a private temporary directory to the working directory. Other users may be able to
+// write to the working directory, so an existing file or symbolic link is never overwritten or followed.
 import { chmodSync, constants, copyFileSync } from "node:fs";
 import { Failure } from "../command-line/failure.ts";
 
-const MOST_NAMES = 10;
+const MAX_ATTEMPTS = 10;
 
-/** The name it got: `wanted.tar.gz`, or with a number when that is taken. */
-export function handOver(made: string, wanted: string): string {
-  chmodSync(made, 0o600);
+/** Returns the name of the copy: `name.tar.gz`, or `name-2.tar.gz` and so on if that file exists. */
+export function copyArchive(source: string, name: string): string {
+  chmodSync(source, 0o600);
   for (let i = 1; ; i++) {
-    const archive = `${wanted}${i === 1 ? "" : `-${i}`}.tar.gz`;
+    const archive = `${name}${i === 1 ? "" : `-${i}`}.tar.gz`;
     try {
-      copyFileSync(made, archive, constants.COPYFILE_EXCL);
+      copyFileSync(source, archive, constants.COPYFILE_EXCL);
       return archive;
     } catch (error) {
-      if ((error as NodeJS.ErrnoException).code !== "EEXIST" || i === MOST_NAMES)
+      if ((error as NodeJS.ErrnoException).code !== "EEXIST" || i === MAX_ATTEMPTS)
         throw new Failure(`cannot write ${archive}: ${error instanceof Error ? error.message : String(error)}`);
     }
   }

@@ -2,10 +2,10 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { handOver } from "./archive.ts";
+import { copyArchive } from "./archive.ts";
 import { calicoPods } from "./plan.ts";
 
-test("names that are none of Kubernetes become neither files nor words for kubectl", () => {
+test("names that are not valid in Kubernetes are not used as file names or arguments of kubectl", () => {
   const pod = (name: string, nodeName: string, container = "calico-node") => ({
     metadata: { name, namespace: "kube-system", labels: { "k8s-app": "calico-node" } },
     spec: { nodeName, containers: [{ name: container }] },
@@ -20,22 +20,19 @@ test("names that are none of Kubernetes become neither files nor words for kubec
   expect(calicoPods({ items }).map(({ name }) => name)).toEqual(["calico-node-1", "calico-node-2"]);
 });
 
-test("an archive is written to no file or link that is there already, and is its owner's alone", () => {
+test("an archive does not overwrite an existing file or symbolic link, and only its owner can read it", () => {
   const folder = mkdtempSync(join(tmpdir(), "diags-"));
   try {
     const [made, victim] = [join(folder, "made"), join(folder, "victim")];
-    writeFileSync(made, "all there is to know");
-    writeFileSync(victim, "as it was");
+    writeFileSync(made, "diagnostics");
+    writeFileSync(victim, "unchanged");
     symlinkSync(victim, join(folder, "diags.tar.gz"));
     symlinkSync(join(folder, "nowhere"), join(folder, "diags-2.tar.gz"));
-    const archive = handOver(made, join(folder, "diags"));
+    const archive = copyArchive(made, join(folder, "diags"));
     expect(archive).toBe(join(folder, "diags-3.tar.gz"));
-    expect([readFileSync(victim, "utf8"), readFileSync(archive, "utf8")]).toEqual([
-      "as it was",
-      "all there is to know",
-    ]);
+    expect([readFileSync(victim, "utf8"), readFileSync(archive, "utf8")]).toEqual(["unchanged", "diagnostics"]);
     expect(statSync(archive).mode & 0o777).toBe(0o600);
-    expect(() => handOver(made, join(folder, "none", "diags"))).toThrow(/cannot write .*ENOENT/);
+    expect(() => copyArchive(made, join(folder, "none", "diags"))).toThrow(/cannot write .*ENOENT/);
   } finally {
     rmSync(folder, { recursive: true });
   }

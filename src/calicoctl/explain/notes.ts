@@ -1,27 +1,27 @@
-// What policy alone does not tell, and who asks wants to know: that nobody has the address, that the answer will not find
-// its way back, that a policy meant for this pod selects another.
+// Adds notes to a verdict about facts outside policy: no workload has the address, replies may have no route back, or a
+// policy of the namespace does not select the pod.
 import { cidrContains, type IpAddress } from "../../lib/ip/ip.ts";
 import { ignoreUnreadable, type IpPool, readPolicyTarget, readPool, type Resource } from "../../model/index.ts";
 import { type Packet, type Party, policyName, type PolicyState, type Verdict } from "../../policy/index.ts";
 
-interface Question {
+interface Query {
   readonly packet: Packet;
   readonly source: Party;
   readonly destination: Party;
 }
-const MOST_POLICIES = 3;
+const MAX_POLICIES = 3;
 
-export function beyondPolicy(
+export function notesOutsidePolicy(
   state: PolicyState,
   resources: readonly Resource[],
-  question: Question,
+  query: Query,
   verdict: Verdict,
 ): readonly string[] {
-  const { packet, source, destination } = question;
+  const { packet, source, destination } = query;
   const pools = resources.flatMap((each) => (each.kind === "IPPool" ? (readPool(each, ignoreUnreadable) ?? []) : []));
   const notes = [...unowned(pools, packet.source, source), ...unowned(pools, packet.destination, destination)];
   for (const address of new Set([packet.source, packet.destination])) notes.push(...shared(state, address));
-  if (verdict.action === "allow") notes.push(...wayBack(pools, question));
+  if (verdict.action === "allow") notes.push(...routeBack(pools, query));
   notes.push(
     ...unselected(resources, source, "egress", verdict),
     ...unselected(resources, destination, "ingress", verdict),
@@ -29,36 +29,36 @@ export function beyondPolicy(
   return notes;
 }
 
-const around = (pools: readonly IpPool[], address: IpAddress): IpPool | undefined =>
+const poolOf = (pools: readonly IpPool[], address: IpAddress): IpPool | undefined =>
   pools.find(({ cidr }) => cidrContains(cidr, address));
 
-/** An address of pods that no pod has. */
+/** Notes that an address is in a pool, but belongs to no workload or host. */
 function* unowned(pools: readonly IpPool[], address: IpAddress, party: Party): Generator<string> {
-  const pool = around(pools, address);
+  const pool = poolOf(pools, address);
   if (pool === undefined || party.kind === "workload" || party.kind === "host") return;
-  yield `${address} is of pool ${pool.name}, and no workload has it: nobody is there (calicoctl ipam show --ip=${address})`;
+  yield `${address} is in pool ${pool.name}, but no workload has it (calicoctl ipam show --ip=${address})`;
 }
 
-/** Two workloads with one address: packets find one of them, and rules may mean the other. */
+/** Notes that several workloads have the address: packets reach one of them, and rules may apply to another. */
 function* shared(state: PolicyState, address: IpAddress): Generator<string> {
   const owners = state.workloads.filter(({ value }) =>
     [...value.ipv4Nets, ...value.ipv6Nets].some((net) => net.slice(0, net.indexOf("/")) === address),
   );
   if (owners.length < 2) return;
   const names = owners.map(({ key }) => `${key.workload} on ${key.host}`);
-  yield `${address} is the address of ${owners.length} workloads (${names.slice(0, 3).join(", ")}): only one of them is reached; calicoctl ipam check`;
+  yield `${address} is the address of ${owners.length} workloads (${names.slice(0, 3).join(", ")}): packets reach only one of them; run calicoctl ipam check`;
 }
 
-/** What leaves the pools keeps the pod's address unless the pool says otherwise. */
-function* wayBack(pools: readonly IpPool[], { packet, source, destination }: Question): Generator<string> {
-  const pool = around(pools, packet.source);
+/** Notes that packets to outside the pools keep the pod's address, because its pool has no natOutgoing. */
+function* routeBack(pools: readonly IpPool[], { packet, source, destination }: Query): Generator<string> {
+  const pool = poolOf(pools, packet.source);
   const isOutside = destination.kind !== "workload" && destination.kind !== "host";
   if (source.kind !== "workload" || pool === undefined || !isOutside) return;
-  if (around(pools, packet.destination) !== undefined || pool.natOutgoing) return;
-  yield `it leaves with the pod's own address, since pool ${pool.name} has no natOutgoing: the other side needs a route back to ${pool.cidr}`;
+  if (poolOf(pools, packet.destination) !== undefined || pool.natOutgoing) return;
+  yield `the packet leaves with the pod's own address, because pool ${pool.name} has no natOutgoing: the other side needs a route back to ${pool.cidr}`;
 }
 
-/** Policies of the workload's namespace that do not select it: a label with a slip of the pen looks like this. */
+/** Notes policies of the workload's namespace that do not select it, for example because of a misspelled label. */
 function* unselected(
   resources: readonly Resource[],
   party: Party,
@@ -68,7 +68,7 @@ function* unselected(
   if (party.kind !== "workload") return;
   const { workload } = party.workload.key;
   const [namespace = ""] = workload.split("/");
-  const asked = new Set(
+  const evaluated = new Set(
     verdict.checkpoints
       .filter(({ endpoint }) => endpoint === `workload ${workload}`)
       .flatMap(({ tiers }) => tiers.flatMap(({ policies }) => policies.map(({ key }) => policyName(key)))),
@@ -77,9 +77,9 @@ function* unselected(
     if (resource.kind !== "NetworkPolicy" || resource.metadata.namespace !== namespace) return [];
     const { selector, types } = readPolicyTarget(resource.spec, ignoreUnreadable);
     const name = `NetworkPolicy ${namespace}/${resource.metadata.name}`;
-    return asked.has(name) || !types.includes(type) ? [] : [`${name} (${selector})`];
+    return evaluated.has(name) || !types.includes(type) ? [] : [`${name} (${selector})`];
   });
   if (others.length === 0) return;
-  const more = others.length > MOST_POLICIES ? ` and ${others.length - MOST_POLICIES} more` : "";
-  yield `${type} policies of the namespace that do not select ${workload}: ${others.slice(0, MOST_POLICIES).join(", ")}${more}`;
+  const more = others.length > MAX_POLICIES ? ` and ${others.length - MAX_POLICIES} more` : "";
+  yield `${type} policies of the namespace that do not select ${workload}: ${others.slice(0, MAX_POLICIES).join(", ")}${more}`;
 }

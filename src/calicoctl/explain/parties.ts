@@ -1,5 +1,5 @@
-// Who a word on the command line means: an address, a pod, a host endpoint or a node; and the addresses two ends use
-// with one another.
+// Finds the endpoint that an argument of explain names (an address, a pod, a host endpoint or a node), and selects the
+// addresses that the two ends of the connection use.
 import { type IpAddress, type IpVersion, ipVersion, tryParseAddress } from "../../lib/ip/ip.ts";
 import { type Party, type PolicyState, partyAt } from "../../policy/index.ts";
 import { Failure } from "../command-line/failure.ts";
@@ -9,19 +9,19 @@ export interface End {
   readonly addresses: readonly IpAddress[];
 }
 
-/** @param namespace of pods named without one */
+/** @param namespace the namespace of pods that are named without one */
 export function findEnd(state: PolicyState, word: string, namespace: string): End {
   const address = tryParseAddress(word);
   if (address !== undefined) return { party: partyAt(state, address), addresses: [address] };
-  const [, mark = "", name = ""] = /^(?:(pod|hep|node):)?(.+)$/.exec(word) ?? [];
+  const [, prefix = "", name = ""] = /^(?:(pod|hep|node):)?(.+)$/.exec(word) ?? [];
   const found =
-    (mark === "" || mark === "pod" ? findPod(state, name, namespace) : undefined) ??
-    (mark === "" || mark === "hep" ? findHostEndpoint(state, name) : undefined) ??
-    (mark === "" || mark === "node" ? findNode(state, name) : undefined);
+    (prefix === "" || prefix === "pod" ? findPod(state, name, namespace) : undefined) ??
+    (prefix === "" || prefix === "hep" ? findHostEndpoint(state, name) : undefined) ??
+    (prefix === "" || prefix === "node" ? findNode(state, name) : undefined);
   if (found !== undefined) return found;
   const where = name.includes("/") ? name : `${namespace}/${name}`;
   throw new Failure(
-    `${word} is no address, no workload (${where}), no host endpoint and no node here: want 10.0.0.1, NAMESPACE/POD, hep:NAME or node:NAME`,
+    `${word} not found: it is not an address, and there is no workload ${where}, host endpoint or node of that name; want 10.0.0.1, NAMESPACE/POD, hep:NAME or node:NAME`,
     { exitCode: 2 },
   );
 }
@@ -54,17 +54,17 @@ function findNode(state: PolicyState, name: string): End | undefined {
   return addresses.length === 0 ? undefined : { party: { kind: "host", host: name }, addresses };
 }
 
-/** One address each, of a family both have: IPv4 first, unless told. */
+/** Selects one address of each end, of an IP version that both have: the requested one, or else IPv4 before IPv6. */
 export function pairAddresses(
   source: End,
   destination: End,
-  wanted: IpVersion | undefined,
+  requested: IpVersion | undefined,
 ): { readonly source: IpAddress; readonly destination: IpAddress } {
   const first = (end: End, version: IpVersion) => end.addresses.find((address) => ipVersion(address) === version);
-  for (const version of wanted === undefined ? ([4, 6] as const) : [wanted]) {
+  for (const version of requested === undefined ? ([4, 6] as const) : [requested]) {
     const [from, to] = [first(source, version), first(destination, version)];
     if (from !== undefined && to !== undefined) return { source: from, destination: to };
   }
-  const family = wanted === undefined ? "of the same family" : `of IPv${wanted}`;
-  throw new Failure(`the two ends have no addresses ${family}`, { exitCode: 2 });
+  const versions = requested === undefined ? "addresses of the same IP version" : `IPv${requested} addresses`;
+  throw new Failure(`source and destination do not both have ${versions}`, { exitCode: 2 });
 }

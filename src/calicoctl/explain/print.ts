@@ -1,4 +1,4 @@
-// A verdict for people: the answer first, then every checkpoint on the way with what it looked at.
+// Prints a verdict as text: the result first, then each checkpoint with the policies and rules that it evaluated.
 import {
   type Checkpoint,
   describePacket,

@@ -1,5 +1,5 @@
-// The cluster a question is asked of: a live datastore, or a folder of YAML files with Calico's and Kubernetes' objects.
-// One bad object is reported and counts as absent, as the agents have it.
+// Loads the resources that explain evaluates, from a datastore or from a directory of YAML files with objects of Calico and
+// Kubernetes. An invalid object is reported and skipped, as Felix does.
 import { DEFAULT_ALLOW_PROFILE, NotServed } from "../../datastore/index.ts";
 import {
   API_VERSION,
@@ -34,24 +34,25 @@ const KUBERNETES_KINDS: readonly KindName[] = [
 
 export interface LoadedState {
   readonly state: PolicyState;
-  /** What was read: also what decides nothing, as pools. */
+  /** All resources that were read, including those that are not part of policy, such as pools. */
   readonly resources: readonly Resource[];
 }
 
 type StateCall = Call<typeof explainGrammar>;
 
 export async function loadState(call: StateCall): Promise<LoadedState> {
-  const folder = call.flags.from;
-  const resources = folder === undefined ? await liveResources(call) : await resourcesOfFolder(folder, call);
-  const deciding = resources.filter(({ kind }) => kind !== "IPPool");
-  const entries = entriesFromResources(deciding, ({ kind, metadata }, reason) => {
+  const directory = call.flags.from;
+  const resources =
+    directory === undefined ? await resourcesOfDatastore(call) : await resourcesOfDirectory(directory, call);
+  const policyResources = resources.filter(({ kind }) => kind !== "IPPool");
+  const entries = entriesFromResources(policyResources, ({ kind, metadata }, reason) => {
     const name = metadata.namespace === undefined ? metadata.name : `${metadata.namespace}/${metadata.name}`;
-    call.io.err(`Left out: ${kind}(${name}): ${reason}\n`);
+    call.io.err(`Skipped: ${kind}(${name}): ${reason}\n`);
   });
   return { state: new PolicyState(entries), resources };
 }
 
-async function liveResources(call: StateCall): Promise<readonly Resource[]> {
+async function resourcesOfDatastore(call: StateCall): Promise<readonly Resource[]> {
   await using store = await openChecked(call);
   const lists = await Promise.all([
     ...[...STATE_KINDS, "IPPool" as const].map(async (kind) => (await store.list({ kind })).items),
@@ -59,7 +60,7 @@ async function liveResources(call: StateCall): Promise<readonly Resource[]> {
       try {
         return (await store.datastore.list({ type: "resource", kind })).items.map((item) => item.value as Resource);
       } catch (error) {
-        if (error instanceof NotServed && error.isOptional) return []; // an API this cluster does not have
+        if (error instanceof NotServed && error.isOptional) return []; // this cluster does not serve the API
         throw error;
       }
     }),
@@ -67,9 +68,9 @@ async function liveResources(call: StateCall): Promise<readonly Resource[]> {
   return lists.flat();
 }
 
-async function resourcesOfFolder(folder: string, call: StateCall): Promise<readonly Resource[]> {
-  const sources = readSources(folder, { recursive: true }, call.io);
-  if (sources.length === 0) throw new Failure(`No YAML or JSON files in ${folder}`);
+async function resourcesOfDirectory(directory: string, call: StateCall): Promise<readonly Resource[]> {
+  const sources = readSources(directory, { recursive: true }, call.io);
+  if (sources.length === 0) throw new Failure(`No YAML or JSON files in ${directory}`);
   const resources: Resource[] = [DEFAULT_ALLOW_PROFILE as Resource];
   for (const source of sources)
     for (const { number, root } of parseYaml(source.text, source.file, call.io.err))
@@ -78,7 +79,7 @@ async function resourcesOfFolder(folder: string, call: StateCall): Promise<reado
   return resources;
 }
 
-/** Objects of a document: itself, the items of a list, or of an object that is a list. */
+/** Returns the objects of a document: the document itself, the items of a YAML list, or the items of a List object. */
 function objectsOf(root: Node): readonly Node[] {
   if (root.kind === "scalar") return [];
   if (root.kind === "list") return root.items.flatMap(objectsOf);
@@ -90,7 +91,7 @@ function objectsOf(root: Node): readonly Node[] {
   return item === "" ? items.items.flatMap(objectsOf) : items.items.map((node) => withIdentity(node, root, item));
 }
 
-/** Items of a typed list need not repeat what the list says. */
+/** Adds `kind` and `apiVersion` to an item of a typed list, which may omit them. */
 function withIdentity(node: Node, list: Node, kind: string): Node {
   if (node.kind !== "map" || list.kind !== "map") return node;
   const entries = new Map(node.entries);
@@ -104,13 +105,13 @@ function withIdentity(node: Node, list: Node, kind: string): Node {
 
 function report(call: StateCall, source: Source, document: number, node: Node, reason: string): void {
   const place = describePlace({ file: source.file, document, line: lineAt(source.text, node.offset) });
-  call.io.err(`Left out: ${place}: ${reason}\n`);
+  call.io.err(`Skipped: ${place}: ${reason}\n`);
 }
 
 type Report = (reason: string) => void;
 type Raw = Readonly<Record<string, unknown>> & { readonly metadata?: { readonly namespace?: string } };
 
-/** A Calico or Kubernetes object as resources of ours; objects that have no part in policy are none. */
+/** Converts an object of Calico or Kubernetes to resources. Objects that are not related to policy are ignored. */
 async function convert(value: unknown, problem: Report): Promise<readonly Resource[]> {
   const raw = (typeof value === "object" && value !== null ? value : {}) as Raw;
   const kind = String(raw["kind"] ?? "");

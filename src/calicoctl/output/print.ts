@@ -56,7 +56,7 @@ export function parseFormat(text: string): Format {
       return { type: "template", source: readTemplate(value) };
     default:
       throw new UsageError(
-        `unrecognized output format '${text}'; there are ps, wide, custom-columns=, yaml, json, go-template=, go-template-file=`,
+        `unrecognized output format '${text}'; supported formats are ps, wide, custom-columns=, yaml, json, go-template=, go-template-file=`,
       );
   }
 }

@@ -1,13 +1,16 @@
-// The write operations of commands on one resource: refuse what calicoctl never writes, then call the client.
+// Implements the write operations on one resource: each rejects resources that calicoctl never writes, then calls the client.
 import type { Client, ResourceName } from "../../datastore/index.ts";
 import type { Resource } from "../../model/index.ts";
-import { refuseReadOnly } from "./guards.ts";
+import { rejectReadOnly } from "./guards.ts";
 import type { InputResource } from "../input/resources.ts";
 import type { ManagedKind } from "./kinds.ts";
 import { inNamespace, type NamespaceFlags, namespaceFor } from "./namespaces.ts";
 
-/** The resource with its namespace settled. */
-export function settle({ kind, resource }: Pick<InputResource, "kind" | "resource">, flags: NamespaceFlags): Resource {
+/** Returns the resource with its effective namespace. */
+export function resolveNamespace(
+  { kind, resource }: Pick<InputResource, "kind" | "resource">,
+  flags: NamespaceFlags,
+): Resource {
   return inNamespace(resource, namespaceFor(kind, resource.metadata.namespace, flags));
 }
 
@@ -18,26 +21,26 @@ export function nameOf(resource: Resource): ResourceName<ManagedKind> {
 }
 
 export async function create(client: Client, resource: Resource): Promise<Resource> {
-  refuseReadOnly(nameOf(resource), "create or apply");
+  rejectReadOnly(nameOf(resource), "create or apply");
   return client.create(forCreate(resource));
 }
 
 export async function apply(client: Client, resource: Resource): Promise<Resource> {
-  refuseReadOnly(nameOf(resource), "create or apply");
+  rejectReadOnly(nameOf(resource), "create or apply");
   return client.apply(forCreate(resource));
 }
 
 export async function replace(client: Client, resource: Resource): Promise<Resource> {
-  refuseReadOnly(nameOf(resource), "replace");
+  rejectReadOnly(nameOf(resource), "replace");
   return client.replace(resource);
 }
 
 export async function remove(client: Client, resource: Resource): Promise<Resource> {
-  refuseReadOnly(nameOf(resource), "delete");
+  rejectReadOnly(nameOf(resource), "delete");
   return client.delete(nameOf(resource), { revision: resource.metadata.resourceVersion });
 }
 
-/** Of the metadata only what a user decides. */
+/** Keeps only the metadata that users set. */
 function forCreate(resource: Resource): Resource {
   const { name, namespace, resourceVersion, labels, annotations } = resource.metadata;
   return {

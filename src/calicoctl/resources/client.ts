@@ -1,5 +1,5 @@
-// The datastore as commands use it: opened from what the command line and the environment say, and asked first
-// whether it belongs to a cluster of our version.
+// Opens the datastore that the command line or the environment configures, and checks that the version of the cluster is
+// supported.
 import { existsSync } from "node:fs";
 import {
   type AddressKeeper,
@@ -16,7 +16,7 @@ import {
   UnreadableEntry,
 } from "../../datastore/index.ts";
 import { BUILD } from "../../lib/process/build.ts";
-import { judgeClusterVersion } from "./cluster-version.ts";
+import { checkClusterVersion } from "./cluster-version.ts";
 import type { CommandIo } from "../../lib/command-line/io.ts";
 import type { DatastoreCall } from "../table/flags.ts";
 import { Failure } from "../command-line/failure.ts";
@@ -24,10 +24,10 @@ import { commandLogger, parseLogLevel } from "../command-line/log-level.ts";
 import { ignoreUnreadable, readClusterInformation } from "../../model/index.ts";
 
 const DEFAULT_CONFIG = "/etc/calico/calicoctl.cfg";
-/** How long a command waits for a datastore that does not answer. */
+/** A command fails if the datastore does not answer within this time. */
 const TIMEOUT_MS = 10_000;
 
-/** The client of one command. */
+/** The client of one command, which closes the datastore when it is disposed. */
 export class OpenStore extends Client implements AsyncDisposable {
   constructor(
     datastore: Datastore,
@@ -42,7 +42,7 @@ export class OpenStore extends Client implements AsyncDisposable {
   }
 }
 
-/** @throws Failure on standard output, where scripts look for it, when the configuration is wrong */
+/** @throws Failure if the configuration is invalid; as in Calico, its message is printed on standard output */
 export async function loadConfig(call: DatastoreCall): Promise<DatastoreConfig> {
   const { env } = call.io;
   const named = call.flags.config;
@@ -54,51 +54,51 @@ export async function loadConfig(call: DatastoreCall): Promise<DatastoreConfig> 
     const context = call.flags.context;
     return chooseDatastore(context === undefined ? api : { ...api, k8sCurrentContext: context }, { env });
   } catch (error) {
-    throw noClient(error);
+    throw clientFailure(error);
   }
 }
 
-function noClient(error: unknown): unknown {
+function clientFailure(error: unknown): unknown {
   if (!(error instanceof InvalidConfig)) return error;
   return new Failure(`Failed to create Calico API client: ${error.message}`, { stream: "out", cause: error });
 }
 
-/** How much a command is going to ask: the lightest way to a datastore is not the fastest for much. */
-export interface Demand {
+export interface StoreOptions {
+  /** The connection that is set up fastest for few requests is slower for many. */
   readonly requests: "few" | "many";
-  /** Who draws conclusions from what is not there hears of what is there but cannot be read. */
+  /** Called for entries that exist but cannot be read, for commands that draw conclusions from missing entries. */
   readonly onSkipped?: (entry: UnreadableEntry) => void;
   /** Creates a SQLite datastore that does not exist. Only for commands that may be the first to write. */
   readonly mayCreate?: boolean;
 }
-const FEW: Demand = { requests: "few" };
+const FEW: StoreOptions = { requests: "few" };
 
-export async function openStore(call: DatastoreCall, demand: Demand = FEW): Promise<OpenStore> {
+export async function openStore(call: DatastoreCall, options: StoreOptions = FEW): Promise<OpenStore> {
   const { io } = call;
   const config = await loadConfig(call);
   if (config.type === "sqlite" && config.isFallback && io.isTerminal("err"))
-    io.err(`No datastore is configured: using the embedded one, ${config.path}\n`);
+    io.err(`No datastore is configured; using the embedded datastore ${config.path}\n`);
   // A new datastore at a mistyped path would look like a cluster without resources.
-  const { mayCreate = false } = demand;
+  const { mayCreate = false } = options;
   if (config.type === "sqlite" && mayCreate && !existsSync(config.path) && io.isTerminal("err"))
     io.err(`Creating a new datastore at ${config.path}\n`);
   const datastore = await openDatastore(config, {
     timeoutMs: io.timeoutMs ?? TIMEOUT_MS,
-    oneShot: demand.requests === "few",
+    oneShot: options.requests === "few",
     mustExist: !mayCreate,
     onUnreadable: (error) => {
       io.err(`Skipped: ${error.message}\n`);
-      demand.onSkipped?.(error);
+      options.onSkipped?.(error);
     },
   }).catch((error: unknown) => {
-    throw noClient(error);
+    throw clientFailure(error);
   });
   const log = commandLogger(parseLogLevel(call.flags["log-level"]) ?? "panic", io.err);
   const addresses = addressesOf(datastore);
   return new OpenStore(datastore, config, { log, addresses, initializesBeforeWrite: true });
 }
 
-/** The address manager, loaded when a pool or a node goes. */
+/** Returns the IPAM operations that deleting a pool or a node requires; IPAM is loaded on first use. */
 function addressesOf(datastore: Datastore): AddressKeeper {
   const ipam = async () => new (await import("../../ipam/index.ts")).Ipam({ datastore });
   return {
@@ -112,9 +112,9 @@ function addressesOf(datastore: Datastore): AddressKeeper {
   };
 }
 
-/** For every command that neither asks only for versions nor works offline. */
-export async function openChecked(call: DatastoreCall, demand: Demand = FEW): Promise<OpenStore> {
-  const store = await openStore(call, demand);
+/** Opens the datastore and fails if the version of the cluster is not supported. */
+export async function openChecked(call: DatastoreCall, options: StoreOptions = FEW): Promise<OpenStore> {
+  const store = await openStore(call, options);
   try {
     await checkVersion(call, store);
     return store;
@@ -124,19 +124,19 @@ export async function openChecked(call: DatastoreCall, demand: Demand = FEW): Pr
   }
 }
 
-/** From so many resources on it is many. */
+/** The number of resources that counts as many requests. */
 const MANY = 20;
-export const demandOf = (resources: number): Demand => ({ requests: resources < MANY ? "few" : "many" });
+export const optionsFor = (resources: number): StoreOptions => ({ requests: resources < MANY ? "few" : "many" });
 
-/** @throws Failure for a cluster whose programs may read and write things differently */
+/** @throws Failure if the programs of the cluster may use other data formats than this program */
 async function checkVersion(call: DatastoreCall, store: Client): Promise<void> {
   if (call.flags["allow-version-mismatch"]) return;
   const version = await clusterVersion(store, call.io);
   if (version === undefined) return;
-  const { fits, client, cluster, wanted } = judgeClusterVersion(BUILD.version, version);
-  if (fits) return;
+  const { isSupported, client, cluster, required } = checkClusterVersion(BUILD.version, version);
+  if (isSupported) return;
   throw new Failure(
-    `Version mismatch.\nClient Version:   ${client}\nCluster Version:  ${cluster}\nThis program wants ${wanted}. Use --allow-version-mismatch to override.`,
+    `Version mismatch.\nClient Version:   ${client}\nCluster Version:  ${cluster}\nThis program requires ${required}. Use --allow-version-mismatch to override.`,
   );
 }
 
@@ -147,7 +147,7 @@ async function clusterVersion(store: Client, io: CommandIo): Promise<string | un
   } catch (error) {
     if (error instanceof NotFound) return undefined;
     if (!(error instanceof UnreadableEntry)) throw error;
-    io.err(`Skipped: ${error.message}\n`); // whose cluster it is cannot be known; all else can be read and written
+    io.err(`Skipped: ${error.message}\n`); // the version is unknown, but other resources can be read and written
     return undefined;
   }
 }

@@ -1,31 +1,30 @@
-// Whether this program may work on a cluster of that version. Clusters are shared with the original: those of its
-// releases whose objects we know are as good as our own. Anything else could read and write things differently, and
-// is refused unless the user says otherwise.
+// Checks whether calicoctl supports a cluster of a given version: its own version, or a Calico release with the same data
+// formats. Programs of other versions may use other formats, so such clusters are rejected unless the user overrides it.
 
-/** Releases of the original that ours is compared with, object by object; later ones of the same major keep them. */
-const ORIGINAL = { major: 3, firstMinor: 28 };
+/** The first supported Calico release. Later releases of the same major version keep the formats of stored objects. */
+const CALICO = { major: 3, firstMinor: 28 };
 
-export interface VersionVerdict {
+export interface VersionCheck {
   readonly client: string;
   readonly cluster: string;
-  readonly fits: boolean;
-  /** What would fit, in words. */
-  readonly wanted: string;
+  readonly isSupported: boolean;
+  /** The supported versions, as text. */
+  readonly required: string;
 }
 
 /** @param cluster `ClusterInformation.spec.calicoVersion` */
-export function judgeClusterVersion(client: string, cluster: string): VersionVerdict {
-  const [ours, theirs] = [release(client), release(cluster)];
-  const same = plainVersion(client) === plainVersion(cluster);
-  const ownLine =
-    ours !== undefined && theirs !== undefined && ours.major === theirs.major && ours.minor === theirs.minor;
-  const original = theirs?.major === ORIGINAL.major && theirs.minor >= ORIGINAL.firstMinor;
-  const own = ours === undefined ? plainVersion(client) : `${ours.major}.${ours.minor}`;
+export function checkClusterVersion(client: string, cluster: string): VersionCheck {
+  const [own, theirs] = [release(client), release(cluster)];
+  const isSame = plainVersion(client) === plainVersion(cluster);
+  const isSameMinor =
+    own !== undefined && theirs !== undefined && own.major === theirs.major && own.minor === theirs.minor;
+  const isCalico = theirs?.major === CALICO.major && theirs.minor >= CALICO.firstMinor;
+  const ownRelease = own === undefined ? plainVersion(client) : `${own.major}.${own.minor}`;
   return {
     client: plainVersion(client),
     cluster: plainVersion(cluster),
-    fits: same || ownLine || original,
-    wanted: `a cluster of ${own}, or of Calico ${ORIGINAL.major}.${ORIGINAL.firstMinor} or later`,
+    isSupported: isSame || isSameMinor || isCalico,
+    required: `a cluster of version ${ownRelease}, or of Calico ${CALICO.major}.${CALICO.firstMinor} or later`,
   };
 }
 
@@ -34,5 +33,5 @@ function release(version: string): { readonly major: number; readonly minor: num
   return major === undefined ? undefined : { major: Number(major), minor: Number(minor) };
 }
 
-/** Without the leading `v` and whatever follows the first dash. */
+/** Removes the leading `v` and everything from the first dash on. */
 const plainVersion = (version: string): string => version.replace(/^v/, "").replace(/-.*$/, "");

@@ -1,15 +1,15 @@
-// What calicoctl never writes, whoever asks: what the system keeps about itself, and what belongs to Kubernetes.
+// Rejects writes to resources that calicoctl never writes: ClusterInformation and policies converted from Kubernetes.
 import { type ResourceName, Unsupported } from "../../datastore/index.ts";
 
 export type WriteOperation = "create or apply" | "replace" | "delete";
 
-export function refuseReadOnly({ kind, name, namespace }: ResourceName, operation: WriteOperation): void {
+export function rejectReadOnly({ kind, name, namespace }: ResourceName, operation: WriteOperation): void {
   if (kind === "ClusterInformation") throw new Unsupported(operation, kind);
-  // Policies made from Kubernetes' own are changed there.
+  // Policies that are converted from a Kubernetes NetworkPolicy must be changed there.
   if (kind === "NetworkPolicy" && name.startsWith("knp.default."))
     throw new Unsupported(
       operation,
       `NetworkPolicy(${namespace ?? ""}/${name})`,
-      "it is made from a Kubernetes NetworkPolicy; change that one",
+      "it is converted from a Kubernetes NetworkPolicy; change that one",
     );
 }

@@ -1,9 +1,9 @@
-// The kinds calicoctl manages and every word by which they may be called. Kinds of the address manager (blocks,
-// affinities, handles) are not among them: `calicoctl ipam` shows those.
+// Defines the kinds that calicoctl manages and the names that select them on the command line. The kinds of IPAM (blocks,
+// affinities, handles) are not included: `calicoctl ipam` shows those.
 import { nearest } from "../../lib/nearest-name.ts";
 import { findKind, type KindName } from "../../model/index.ts";
 
-/** Besides the kind's own name, and in any case. */
+/** Names in addition to that of the kind itself. Case does not matter. */
 const ALIASES = {
   BGPConfiguration: "bgpconfigurations bgpconfig bgpconfigs",
   BGPFilter: "bgpfilters bgpf bgpfs bf bfs",
@@ -33,22 +33,22 @@ const ALIASES = {
 export type ManagedKind = keyof typeof ALIASES;
 export const MANAGED_KINDS = Object.keys(ALIASES) as readonly ManagedKind[];
 
-/** `pools`, `IPPool`, `ipp`: the kind that was meant. */
-export function kindCalled(word: string): ManagedKind | undefined {
-  const wanted = word.toLowerCase();
-  return MANAGED_KINDS.find((kind) => kind.toLowerCase() === wanted || ALIASES[kind].split(" ").includes(wanted));
+/** Returns the kind with this name: `pools`, `IPPool` and `ipp` are all IPPool. */
+export function findManagedKind(word: string): ManagedKind | undefined {
+  const name = word.toLowerCase();
+  return MANAGED_KINDS.find((kind) => kind.toLowerCase() === name || ALIASES[kind].split(" ").includes(name));
 }
 
-/** The word nearest to one that names no kind: `ippol` was meant to be `ippool`. */
-export function kindNear(word: string): string | undefined {
-  const wanted = word.toLowerCase();
+/** Returns the most similar name of a kind: `ippool` for `ippol`. */
+export function nearestKindName(word: string): string | undefined {
+  const misspelled = word.toLowerCase();
   const names = MANAGED_KINDS.map((kind) => kind.toLowerCase());
-  // Two-letter words are near to everything.
+  // Short aliases are similar to any word.
   const longer = MANAGED_KINDS.flatMap((kind) => ALIASES[kind].split(" ")).filter((alias) => alias.length > 4);
-  return nearest(wanted, names) ?? (wanted.length > 4 ? nearest(wanted, longer) : undefined);
+  return nearest(misspelled, names) ?? (misspelled.length > 4 ? nearest(misspelled, longer) : undefined);
 }
 
-/** A document's `kind`, spelled exactly. */
+/** Whether this is the exact name of a kind, as in the `kind` field of a document. */
 export const isManagedKind = (kind: string): kind is ManagedKind => Object.hasOwn(ALIASES, kind);
 
 export const isNamespaced = (kind: ManagedKind): boolean => findKind(kind)?.namespaced ?? false;

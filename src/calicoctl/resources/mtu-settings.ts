@@ -1,4 +1,4 @@
-// The settings of FelixConfiguration that set a tunnel's MTU, and what each tunnel adds to a packet.
+// Lists the FelixConfiguration settings for the MTU of a tunnel, and the bytes that each tunnel adds to a packet.
 
 export const MTU_SETTINGS = {
   vxlanMTU: { tunnel: "VXLAN", overhead: 50 },

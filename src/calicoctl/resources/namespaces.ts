@@ -1,10 +1,10 @@
-// Which namespace a resource is in: its own, the one asked for, or `default`; and who may not have one.
+// Determines the namespace of a resource: its own, that of the command line, or `default`.
 import type { Metadata, Resource } from "../../model/index.ts";
 import { isNamespaced, type ManagedKind } from "./kinds.ts";
 
 export const DEFAULT_NAMESPACE = "default";
 
-/** Said of one resource, not of the command: others go on. */
+/** An error of one resource; the command continues with the others. */
 export class NamespaceFault extends Error {
   override readonly name = "NamespaceFault";
 }
@@ -15,17 +15,17 @@ export interface NamespaceFlags {
   readonly "all-namespaces"?: boolean;
 }
 
-/** The namespace for a resource that says `own` itself. */
+/** @param own the namespace in the resource itself */
 export function namespaceFor(kind: ManagedKind, own: string | undefined, flags: NamespaceFlags): string | undefined {
-  const asked = flags.namespace || undefined;
+  const requested = flags.namespace || undefined;
   if (!isNamespaced(kind)) {
-    if (asked !== undefined || own !== undefined || flags["all-namespaces"] === true)
+    if (requested !== undefined || own !== undefined || flags["all-namespaces"] === true)
       throw new NamespaceFault(`${kind} is not namespaced`);
     return undefined;
   }
-  if (own !== undefined && own !== "" && asked !== undefined && own !== asked)
-    throw new NamespaceFault(`resource namespace does not match client namespace. ${own} != ${asked}`);
-  return own || asked || DEFAULT_NAMESPACE;
+  if (own !== undefined && own !== "" && requested !== undefined && own !== requested)
+    throw new NamespaceFault(`resource namespace does not match client namespace. ${own} != ${requested}`);
+  return own || requested || DEFAULT_NAMESPACE;
 }
 
 export function inNamespace(resource: Resource, namespace: string | undefined): Resource {

@@ -1,5 +1,5 @@
-// Strategic merge as Kubernetes defines it, for types without merge keys: objects merge field by field, null removes,
-// lists are replaced, and `$patch` says otherwise (`replace`, `delete`) for the object that holds it.
+// Implements the strategic merge of Kubernetes for types without merge keys: objects are merged field by field, null removes
+// a field, lists are replaced, and the directive `$patch: replace` or `$patch: delete` applies to the object that contains it.
 // https://kubernetes.io/docs/tasks/manage-kubernetes-objects/update-api-object-kubectl-patch/
 
 type JsonObject = Readonly<Record<string, unknown>>;
@@ -25,7 +25,7 @@ function mergeField(current: unknown, change: unknown): unknown {
   return isPatch(change) ? strategicMerge(current, change) : change;
 }
 
-/** A part that is new has nothing to remove. */
+/** Removes directives and nulls, which have no effect in a new object. */
 function withoutDirectives(value: unknown): unknown {
   if (!isPatch(value)) return value;
   return Object.fromEntries(

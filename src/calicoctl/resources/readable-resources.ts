@@ -1,5 +1,5 @@
-// Resources of a datastore that other programs write to as well: what is not of its kind's types is told by its key and
-// left out, so that nobody behind has to look twice.
+// Filters out stored resources whose fields do not have the types of their kind, and reports them by key. Other programs also
+// write to the datastore; after this filter, code can rely on the types.
 import { UnreadableEntry } from "../../datastore/index.ts";
 import { type FieldFault, keyPath, loadSchemas, type Resource } from "../../model/index.ts";
 import type { ManagedKind } from "./kinds.ts";

@@ -1,19 +1,19 @@
-// What a command on many resources tells at its end. Counts go to standard output, faults to standard error, each
-// naming where its resource came from; the wording is what scripts know.
+// Runs an operation on many resources and reports the result. Counts go to standard output and errors to standard error, each
+// with the place of its resource. The texts are those of Calico, because scripts may parse them.
 import { Unavailable, ValidationFailed } from "../../datastore/index.ts";
 import type { CommandIo } from "../../lib/command-line/io.ts";
 import { describeFaults, type InputResource } from "../input/resources.ts";
 
 export interface Results {
-  /** Resources the command was about. */
+  /** The number of resources in the input. */
   readonly total: number;
   readonly done: number;
   readonly faults: readonly string[];
-  /** The kind of all of them, when there is only one. */
+  /** The kind of the resources, if all have the same. */
   readonly kind: string | undefined;
 }
 
-/** Does something to each resource in turn; one that fails is remembered, the others go on while the datastore answers. */
+/** Runs `action` on each resource in order. Continues after an error, unless the datastore does not answer. */
 export async function forEachResource(
   inputs: readonly InputResource[],
   action: (input: InputResource) => Promise<unknown>,
@@ -26,10 +26,10 @@ export async function forEachResource(
       await action(input);
       done++;
     } catch (error) {
-      const left = inputs.length - i - 1;
-      const isLost = error instanceof Unavailable && left > 0;
-      faults.push(describe(error, input) + (isLost ? `; ${left} more resource(s) not tried` : ""));
-      if (isLost) break;
+      const remaining = inputs.length - i - 1;
+      const isAborted = error instanceof Unavailable && remaining > 0;
+      faults.push(describe(error, input) + (isAborted ? `; ${remaining} more resource(s) not attempted` : ""));
+      if (isAborted) break;
     }
     progress(i + 1, inputs.length);
   }
@@ -42,7 +42,7 @@ export async function forEachResource(
   };
 }
 
-/** One line: what is wrong with the resource, and for fields where they stand. */
+/** Returns an error as one line, with the places of invalid fields. */
 export function describe(error: unknown, input?: InputResource): string {
   if (error instanceof ValidationFailed && input !== undefined && error.faults.length > 0)
     return `error with field ${describeFaults(input.origin, error.faults)}`;
@@ -50,7 +50,7 @@ export function describe(error: unknown, input?: InputResource): string {
   return text.split("\n").join(" ");
 }
 
-/** `created`, `applied`, `validated`: the end of a command whose failures are counted apart from what it did. */
+/** Prints the result of `create`, `apply` and `validate`, and returns the exit code. */
 export function reportAll(
   io: CommandIo,
   results: Results,

@@ -1,13 +1,13 @@
-// Warns about resources that were written and are valid, but will probably not work as they were meant.
+// Warns about written resources that are valid, but probably do not work as intended.
 import type { Client } from "../../datastore/index.ts";
 import { type KindName, type Resource, specFields } from "../../model/index.ts";
 import type { CommandIo } from "../../lib/command-line/io.ts";
 import { MTU_SETTINGS, type MtuSetting } from "./mtu-settings.ts";
 
-/** Of most networks. */
+/** The MTU of most networks. */
 const USUAL_MTU = 1500;
 
-/** Prints a line on standard error for each. */
+/** Prints one line per warning on standard error. */
 export async function warnOfWritten(io: CommandIo, store: Client, written: readonly Resource[]): Promise<void> {
   const warnings = written.filter(({ kind }) => kind === "FelixConfiguration").flatMap(mtuWarnings);
   const peers = written.filter(({ kind }) => kind === "BGPPeer");
@@ -28,7 +28,7 @@ function mtuWarnings(resource: Resource): readonly string[] {
   });
 }
 
-/** Kinds from which the doctor concludes that a node has the address of another interface than its peer expects. */
+/** The kinds that doctor needs to detect a node that has the address of another interface than its peer expects. */
 const PEERING_KINDS = [
   "Node",
   "BGPConfiguration",
@@ -38,7 +38,7 @@ const PEERING_KINDS = [
   "CalicoNodeStatus",
 ] as const satisfies readonly KindName[];
 
-/** None if the other resources cannot be read: what was asked for is done. */
+/** Returns no warnings if the other resources cannot be read: the write itself has succeeded. */
 async function peerWarnings(store: Client, peers: readonly Resource[]): Promise<readonly string[]> {
   try {
     const lists = await Promise.all(PEERING_KINDS.map(async (kind) => (await store.list({ kind })).items));

@@ -1,4 +1,4 @@
-// `calicoctl bgp …`: the BGP sessions and routes of nodes.
+// Declares `calicoctl bgp …`, which shows the BGP sessions and routes of nodes.
 import type { Command, Grammar } from "../../lib/command-line/command.ts";
 import { command, CONFIG, FROM, GROUP_FLAGS } from "./flags.ts";
 
@@ -37,7 +37,7 @@ export const bgpGroup: Command = {
         "NODE [--output=<OUTPUT>] [--from=<DIR>] [--router-id=<ID>] [--secret=<NAME/KEY>]... [--config=<CONFIG>]",
       ],
       details:
-        "The node computes the same plan. What only the node can know is given by flags: without them, passwords are shown as missing, and workloads that speak BGP are not among the peers.",
+        "The node computes the same plan. Inputs that only the node has are given by flags: without --secret, passwords are shown as missing. Workloads that use BGP are not listed as peers.",
       ...bgpPlanGrammar,
       examples: [
         { line: "node1", about: "Sessions, announced routes and filters of node1." },

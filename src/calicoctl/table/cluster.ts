@@ -1,4 +1,4 @@
-// `calicoctl cluster …`.
+// Declares `calicoctl cluster …`.
 import type { Command, Grammar } from "../../lib/command-line/command.ts";
 import { command, CONFIG, GROUP_FLAGS } from "./flags.ts";
 
@@ -33,7 +33,7 @@ export const clusterDiagsGrammar = {
 
 export const clusterGroup: Command = {
   name: "cluster",
-  about: "Examine the whole cluster.",
+  about: "Collect diagnostics of the whole cluster.",
   flags: GROUP_FLAGS,
   commands: [
     command({

@@ -1,4 +1,4 @@
-// `calicoctl datastore …`: moving between datastores.
+// Declares `calicoctl datastore …`, which moves data between datastores.
 import type { Command, Grammar } from "../../lib/command-line/command.ts";
 import { command, CONFIG, GROUP_FLAGS } from "./flags.ts";
 
@@ -46,14 +46,14 @@ export const datastoreGroup: Command = {
         }),
         command({
           name: "lock",
-          about: "Make all agents wait: nothing changes until `unlock`.",
+          about: "Lock the datastore: agents make no changes until `unlock`.",
           usage: USAGE,
           ...datastoreGrammar,
           load: () => import("../commands/migrate/lock.ts"),
         }),
         command({
           name: "unlock",
-          about: "Let the agents continue.",
+          about: "Unlock the datastore, so that agents continue.",
           usage: USAGE,
           ...datastoreGrammar,
           load: () => import("../commands/migrate/unlock.ts"),

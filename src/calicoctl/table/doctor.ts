@@ -1,4 +1,4 @@
-// `calicoctl doctor`.
+// Declares `calicoctl doctor`.
 import type { Command, Grammar } from "../../lib/command-line/command.ts";
 import { CONFIG, command, FROM, OUTPUT } from "./flags.ts";
 
@@ -13,12 +13,12 @@ export const doctorGrammar = {
 
 export const doctorCommand: Command = command({
   name: "doctor",
-  about: "Find faults of the cluster and of this host, with cause, evidence and fix.",
+  about: "Find problems of the cluster and of this host, with cause, evidence and fix.",
   usage: ["[--output=<OUTPUT>] [--no-host] [--from=<DIR>] [--config=<CONFIG>]"],
   ...doctorGrammar,
-  details: `It reads the datastore and, on a node, the host on which it runs; it changes nothing. Examining the host needs
-root. The first line names the hosts that were examined.`,
-  exitCodes: { 0: "nothing found", 1: "some or all checks could not run", 3: "something found" },
+  details: `Doctor examines the datastore and, on a node, the host on which it runs; it changes nothing. Examining the host
+requires root. The first line lists what was examined.`,
+  exitCodes: { 0: "no findings", 1: "some or all checks could not run", 3: "findings" },
   examples: [
     { line: "", about: "Examine the cluster and this host." },
     { line: "--from backup/", about: "Examine the resources in a directory." },

@@ -1,4 +1,4 @@
-// `calicoctl explain`.
+// Declares `calicoctl explain`.
 import type { Command, Grammar } from "../../lib/command-line/command.ts";
 import { CONFIG, command, FROM, NAMESPACE, OUTPUT } from "./flags.ts";
 
@@ -26,7 +26,7 @@ export const explainGrammar = {
       value: "VERSION",
       values: ["4", "6"],
       defaultText: "4",
-      about: "IP version, if both ends have both",
+      about: "IP version, if source and destination have both",
     },
     established: { type: "switch", about: "the packet belongs to a connection that was allowed before" },
     ...FROM,

@@ -1,4 +1,4 @@
-// Flags that several commands of calicoctl have, and the types of a call that follow from them.
+// Declares the flags that several commands of calicoctl share, and the types of a call with these flags.
 import { type Call as AnyCall, commandsWith, type FlagTable, type Grammar } from "../../lib/command-line/command.ts";
 import { Failure } from "../command-line/failure.ts";
 import { LOG_LEVELS, parseLogLevel } from "../command-line/log-level.ts";
@@ -41,7 +41,7 @@ export const CONFIG = {
   },
 } as const satisfies FlagTable;
 
-/** What opening the datastore needs of a call. */
+/** The part of a call that is needed to open the datastore. */
 export type DatastoreCall = Pick<Call<{ readonly flags: typeof CONFIG }>, "flags" | "io">;
 
 export const NAMESPACE = {
@@ -50,7 +50,7 @@ export const NAMESPACE = {
     short: "n",
     value: "NS",
     defaultText: "default",
-    about: "namespace of resources that are namespaced and name none",
+    about: "namespace of namespaced resources that do not specify one",
   },
 } as const satisfies FlagTable;
 
@@ -65,14 +65,14 @@ const OTHER_INPUT = {
   "skip-empty": { type: "switch", about: "accept files and directories without resources" },
 } as const satisfies FlagTable;
 
-/** Where a command reads resources from, if not from its arguments. */
+/** Flags of commands that can read resources from files. */
 export const INPUT = { filename: FILENAME, ...OTHER_INPUT } as const satisfies FlagTable;
 export const REQUIRED_INPUT = {
   filename: { ...FILENAME, isRequired: true },
   ...OTHER_INPUT,
 } as const satisfies FlagTable;
 
-/** What reading resources needs of a call. */
+/** The part of a call that is needed to read resources. */
 export type InputCall = Pick<Call<{ readonly flags: typeof INPUT }>, "flags" | "io">;
 
 export const OUTPUT = {
@@ -94,5 +94,5 @@ export const FROM = {
   },
 } as const satisfies FlagTable;
 
-/** The connection may be given before the name of a sub-command. */
+/** As in Calico, `--config` is also accepted before the name of a subcommand. */
 export const GROUP_FLAGS = { config: { ...CONFIG.config, isHidden: true } } as const satisfies FlagTable;

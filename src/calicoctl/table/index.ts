@@ -1,4 +1,4 @@
-// All commands of calicoctl as one table. The code of a command is loaded when the command runs.
+// Collects all commands of calicoctl in one table. The code of a command is loaded when the command runs.
 import type { Command, Grammar } from "../../lib/command-line/command.ts";
 import { bgpGroup } from "./bgp.ts";
 import { clusterGroup } from "./cluster.ts";
@@ -13,7 +13,7 @@ import { resourceCommands } from "./resources.ts";
 export const rootGrammar = {
   flags: {
     ...GROUP_FLAGS,
-    version: { type: "switch", isHidden: true, about: "name the command that prints the version" },
+    version: { type: "switch", isHidden: true, about: "show which command prints the version" },
   },
 } as const satisfies Grammar;
 

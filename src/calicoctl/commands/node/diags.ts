@@ -6,7 +6,7 @@ import { basename, join } from "node:path";
 import type { Call } from "../../table/flags.ts";
 import type { diagsGrammar } from "../../table/node.ts";
 import { Failure } from "../../command-line/failure.ts";
-import { handOver } from "../../diags/archive.ts";
+import { copyArchive } from "../../diags/archive.ts";
 import { HOST_COLLECTS, HOST_FILES } from "../../node/collects.ts";
 import { isFelix, processesHere, requireRoot } from "../../node/processes.ts";
 
@@ -32,7 +32,7 @@ export function run(call: Call<typeof diagsGrammar>): number {
     const made = join(work, "archive");
     const packed = spawnSync("tar", ["-C", work, "-czf", made, name], { encoding: "utf8" });
     if (packed.status !== 0) throw new Failure(`cannot pack ${folder}: ${packed.stderr}`);
-    const archive = handOver(made, join(process.cwd(), name));
+    const archive = copyArchive(made, join(process.cwd(), name));
     out(`\nDiags saved to ${archive}\n`);
     return 0;
   } finally {
