@@ -375,7 +375,7 @@ test("no image name can be registered by a stranger, and no node pulls one", () 
 
 test("the documented command puts a registry and a digest into every container of a manifest", () => {
   const page = readFileSync(join(import.meta.dir, "../docs/kubernetes.md"), "utf8");
-  const [, script = ""] = /^ {4}sed '(.+)' manifests\/calico\.yaml > /m.exec(page) ?? [];
+  const [, script = ""] = /^# sed '(.+)' manifests\/calico\.yaml > /m.exec(page) ?? [];
   expect(script).toContain("@sha256:");
   const image = /localhost\/\S+?\|(\S+?)\|/.exec(script)?.[1];
   const digest = "a".repeat(64);
