@@ -12,12 +12,12 @@ const packet = (protocol: keyof typeof PROTOCOLS, source: string, destination: s
   sourcePort: ports[0],
   destinationPort: ports[1],
 });
-/** The settings of every host: the same text for both lists. */
+/** Returns `text` as the value of both failsafe settings, on every host. */
 const withPorts = (text: string | undefined): Pick<PolicyState, "setting"> => ({
   setting: (name) => felixSettingValue(name, text),
 });
 
-test("failsafe ports: protocol, network and port; none closes all", () => {
+test("failsafe ports match by protocol, network and port; the value None closes all", () => {
   const state = withPorts("22,udp:68, tcp:10.0.0.0/8:179,tcp:[fd00::/8]:6443");
   const isOpen = (protocol: keyof typeof PROTOCOLS, source: string, port: number, given = state) => {
     const destination = source.includes(":") ? "fe80::1" : "192.0.2.1";
@@ -31,7 +31,7 @@ test("failsafe ports: protocol, network and port; none closes all", () => {
   expect(isOpen("tcp", "fd00::1", 6443)).toBe(true);
   expect(isOpen("tcp", "10.1.1.1", 6443)).toBe(false);
   expect(isOpen("tcp", "198.51.100.1", 22, withPorts("None"))).toBe(false);
-  // Felix accepts TCP and UDP only; like any other invalid list this one is replaced by the default.
+  // Felix accepts only TCP and UDP; an invalid list is replaced by the default.
   for (const text of ["sctp:1", "nonsense,tcp:23", undefined]) {
     expect(isOpen("sctp", "198.51.100.1", 1, withPorts(text))).toBe(false);
     expect(isOpen("tcp", "198.51.100.1", 23, withPorts(text))).toBe(false);
@@ -39,7 +39,7 @@ test("failsafe ports: protocol, network and port; none closes all", () => {
   }
 });
 
-test("failsafe ports: the network is that of the other end, and replies match by source port", () => {
+test("failsafe ports match the network of the remote address, and replies by source port", () => {
   const state = withPorts("tcp:10.0.0.0/8:179");
   const out = packet("tcp", "192.0.2.1", "10.1.1.1", [1000, 179]);
   expect(failsafeFor(state, "h", out, "egress")).toMatchObject({ port: 179 });

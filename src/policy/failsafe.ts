@@ -1,4 +1,5 @@
-// Ports of hosts that stay open whatever policy says, so that an administrator cannot lock themselves out.
+// Finds the failsafe port that a packet matches. Failsafe ports of hosts are open regardless of policy, so that
+// administrators cannot lock themselves out.
 import { cidrContains, type IpAddress } from "../lib/ip/ip.ts";
 import { ipProtocolNumber } from "../lib/ip/ip-protocol.ts";
 import type { FailsafePort } from "../model/index.ts";
@@ -8,7 +9,7 @@ import type { PolicyState } from "./state.ts";
 type Settings = Pick<PolicyState, "setting">;
 type Direction = "ingress" | "egress";
 
-/** The failsafe port that lets a packet into a host or out of it. */
+/** Returns the failsafe port that allows the packet to enter or leave the host. */
 export function failsafeFor(
   state: Settings,
   host: string,
@@ -16,10 +17,13 @@ export function failsafeFor(
   direction: Direction,
 ): FailsafePort | undefined {
   const setting = direction === "ingress" ? "FailsafeInboundHostPorts" : "FailsafeOutboundHostPorts";
-  return opening(state.setting(setting, host), packet, direction, packet.destinationPort);
+  return findOpenPort(state.setting(setting, host), packet, direction, packet.destinationPort);
 }
 
-/** Replies are separate packets without connection tracking, so the other list applies too, to the source port. */
+/**
+ * The same for a reply, which is evaluated separately if there is no connection tracking: its source port is looked up
+ * in the failsafe ports of the opposite direction.
+ */
 export function failsafeReplyFor(
   state: Settings,
   host: string,
@@ -27,20 +31,20 @@ export function failsafeReplyFor(
   direction: Direction,
 ): FailsafePort | undefined {
   const setting = direction === "ingress" ? "FailsafeOutboundHostPorts" : "FailsafeInboundHostPorts";
-  return opening(state.setting(setting, host), packet, direction, packet.sourcePort);
+  return findOpenPort(state.setting(setting, host), packet, direction, packet.sourcePort);
 }
 
-function opening(
+function findOpenPort(
   ports: readonly FailsafePort[],
   packet: Packet,
   direction: Direction,
   port: Packet["sourcePort"],
 ): FailsafePort | undefined {
-  const far = direction === "ingress" ? packet.source : packet.destination;
-  return ports.find((entry) => opens(entry, packet, port, far));
+  const otherEnd = direction === "ingress" ? packet.source : packet.destination;
+  return ports.find((entry) => matchesPort(entry, packet, port, otherEnd));
 }
 
-function opens(entry: FailsafePort, packet: Packet, port: number | undefined, far: IpAddress): boolean {
+function matchesPort(entry: FailsafePort, packet: Packet, port: number | undefined, otherEnd: IpAddress): boolean {
   if (ipProtocolNumber(entry.protocol) !== packet.protocol || entry.port !== port) return false;
-  return entry.net === undefined || cidrContains(entry.net, far);
+  return entry.net === undefined || cidrContains(entry.net, otherEnd);
 }

@@ -1,5 +1,5 @@
-// A cluster's state from its resources, without a datastore: what a folder of YAML files holds. Uses the same
-// conversions a syncer does.
+// Converts the resources of a cluster, such as a folder of YAML files, to the entries that a syncer would emit for them.
+// It uses the update processors of the syncers, but no datastore.
 import {
   clusterInformationProcessor,
   type DerivedUpdate,
@@ -21,7 +21,7 @@ import {
   workloadEndpointProcessor,
 } from "../model/index.ts";
 
-/** Kinds of ours that the answer depends on. */
+/** The Calico kinds that influence a verdict. */
 export const STATE_KINDS = [
   "WorkloadEndpoint",
   "HostEndpoint",
@@ -58,7 +58,7 @@ const processors = (): Partial<Record<KindName, UpdateProcessor>> => ({
   KubernetesEndpointSlice: endpointSliceProcessor,
 });
 
-/** Reports what makes no sense by kind and name, and leaves it out; kinds that have no part in policy are ignored. */
+/** Reports and omits invalid resources, or the invalid parts of them. Kinds that do not influence policy are ignored. */
 export function entriesFromResources(
   resources: Iterable<Resource>,
   report: (resource: Resource, reason: string) => void,

@@ -1,6 +1,6 @@
-// What the owner of one namespace may write, and what it must not change in another one. Namespace `prod` has a pod `db` and
-// a policy with one rule; everything in namespace `evil` belongs to the attacker, whose pod sends a packet to `db`. Objects
-// of Kubernetes go through the same conversions as in the Kubernetes datastore.
+// Checks that the owner of one namespace cannot change the policy of another. Namespace `prod` has a pod `db` and a
+// policy with one rule; everything in namespace `evil` belongs to the attacker, whose pod sends a packet to `db`.
+// Kubernetes objects are converted with the functions of the Kubernetes datastore driver.
 import { describe, expect, test } from "bun:test";
 import type { IpAddress } from "../lib/ip/ip.ts";
 import {
@@ -13,7 +13,7 @@ import {
   workloadEndpointFromPod,
 } from "../model/index.ts";
 import { entriesFromResources } from "./from-resources.ts";
-import { judge } from "./journey.ts";
+import { evaluatePacket } from "./evaluate-packet.ts";
 import { PolicyState } from "./state.ts";
 
 const ATTACKER = "10.0.0.1";
@@ -60,7 +60,7 @@ function verdict(policy: Resource, objects: readonly Resource[], attacker = pod(
   const all = [...TIERS, ...namespaces, pod("prod", "db", DB), attacker, policy, ...objects];
   const packet = { source: ATTACKER as IpAddress, destination: DB as IpAddress, protocol: 6, sourcePort: 1025 };
   const state = new PolicyState(entriesFromResources(all, () => {}));
-  return judge(state, { packet: { ...packet, destinationPort: 80 } }).action;
+  return evaluatePacket(state, { packet: { ...packet, destinationPort: 80 } }).action;
 }
 
 /** A peer of the rule, and the labels that would make an object of `evil` look like that peer. */
@@ -84,7 +84,7 @@ describe("labels that claim another identity", () => {
       expect(verdict(allowing(peer), [], pod("evil", "attacker", ATTACKER, labels))).toBe("deny");
     });
 
-  test("of service accounts reach their own pods, behind a prefix", () => {
+  test("of service accounts are inherited by their own pods, with a prefix", () => {
     const labels = { role: "scraper", "pcns.team": "monitoring", "projectcalico.org/name": "admin" };
     const attacker = pod("evil", "attacker", ATTACKER, {}, "robot");
     const robot = account("evil", "robot", labels);
@@ -99,13 +99,13 @@ describe("labels that claim another identity", () => {
     expect(verdict(allowing(anywhere), [robot], attacker)).toBe("allow");
   });
 
-  test("a service account's name cannot be read as another namespace's account", () => {
+  test("a service account's name cannot be confused with an account of another namespace", () => {
     const attacker = pod("evil", "attacker", ATTACKER, {}, "prod.admin");
     const peer = { namespaceSelector: "all()", serviceAccounts: { selector: "role == 'admin'" } };
     expect(verdict(allowing(peer), [account("prod", "admin", { role: "admin" })], attacker)).toBe("deny");
   });
 
-  test("and labels without such a meaning match as before", () => {
+  test("labels without a special meaning match normally", () => {
     expect(verdict(allowing({ namespaceSelector: "team == 'evil'" }), [])).toBe("allow");
     const set = make("NetworkSet", "evil", "s", { nets: ["0.0.0.0/0"] }, { role: "list" });
     const peer = { namespaceSelector: "team == 'evil'", selector: "role == 'list'" };
@@ -113,13 +113,13 @@ describe("labels that claim another identity", () => {
   });
 });
 
-test("an EndpointSlice counts for services of its own namespace", () => {
+test("an EndpointSlice applies only to services of its own namespace", () => {
   const peer = { services: { name: "metrics", namespace: "monitoring" } };
   expect(verdict(allowing(peer), [slice("evil", "metrics", ATTACKER)])).toBe("deny");
   expect(verdict(allowing(peer), [slice("monitoring", "metrics", ATTACKER)])).toBe("allow");
 });
 
-describe("policies of another namespace apply to its own pods alone", () => {
+describe("policies of another namespace apply only to its own pods", () => {
   const open = { order: -1000, types: ["Ingress"], ingress: [{ action: "Allow" }] };
   const cases: readonly (readonly [kind: KindName, name: string, spec: object])[] = [
     ["NetworkPolicy", "lock", { selector: "all()" }],
@@ -137,7 +137,7 @@ describe("policies of another namespace apply to its own pods alone", () => {
     test(`${kind} ${name} ${JSON.stringify(spec)}`, () => {
       const given = make(kind, "evil", name, { ...open, ...spec });
       expect(verdict(allowing(), [given])).toBe("deny");
-      // A policy that is enforced opens the pods of its own namespace.
+      // The same policy in namespace `prod` allows the packet, unless it is staged.
       const own = make(kind, "prod", `${name}-2`, { ...open, ...spec });
       expect(verdict(allowing(), [own])).toBe(kind.startsWith("Staged") ? "deny" : "allow");
     });

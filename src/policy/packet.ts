@@ -1,4 +1,5 @@
-// The packet a question is about. Addresses are of one family; ports belong to TCP, UDP and SCTP, types to ICMP.
+// Describes the packet to evaluate. Both addresses have the same family; only TCP, UDP and SCTP packets have ports, and
+// only ICMP packets have a type.
 import { type IpAddress, type IpVersion, ipVersion } from "../lib/ip/ip.ts";
 import { ipProtocolName } from "../lib/ip/ip-protocol.ts";
 
@@ -14,7 +15,7 @@ export interface Packet {
 
 export const protocolName = (number: number): string => ipProtocolName(number) ?? `protocol ${number}`;
 
-/** Whether packets of that protocol carry ports that policy can name. */
+/** Whether packets of the protocol have ports that a rule can match. */
 export const carriesPorts = (protocol: number): boolean => protocol === 6 || protocol === 17 || protocol === 132;
 
 export const familyOf = (packet: Packet): IpVersion => ipVersion(packet.destination);

@@ -1,6 +1,5 @@
-// Everything a verdict depends on, looked up the plain way: who owns an address, which labels an endpoint has with
-// those it inherits, which policies there are in which order. Made from the entries a syncer gives; knows nothing of
-// IP sets or of how rules are programmed.
+// Indexes the entries of a syncer for policy evaluation: the owners of an address, the labels of an endpoint including
+// inherited ones, and the policies in evaluation order. It does not depend on IP sets or on how rules are programmed.
 import { type Cidr, cidrContains, hostCidr, type IpAddress } from "../lib/ip/ip.ts";
 import {
   comparePolicies,
@@ -40,22 +39,22 @@ export interface Host {
 }
 export type Endpoint = Workload | Host;
 
-/** Something that stands behind addresses and has labels. */
+/** An endpoint or network set that has an address, and the labels and ports by which rules select it. */
 export interface Owner {
   readonly name: string;
   readonly labels: LabelLookup;
   readonly ports: readonly EndpointPort[];
 }
 
-export interface PlacedPolicy {
+export interface OrderedPolicy {
   readonly key: PolicyKey;
   readonly policy: Policy;
   readonly staged: boolean;
 }
-export interface PlacedTier {
+export interface OrderedTier {
   readonly name: string;
   readonly defaultAction: "Deny" | "Pass";
-  readonly policies: readonly PlacedPolicy[];
+  readonly policies: readonly OrderedPolicy[];
 }
 
 interface ServiceBackend {
@@ -67,7 +66,7 @@ export class PolicyState {
   readonly workloads: Workload[] = [];
   readonly hosts: Host[] = [];
   /** In the order they are evaluated. */
-  readonly tiers: readonly PlacedTier[];
+  readonly tiers: readonly OrderedTier[];
   readonly #profileRules = new Map<string, ProfileRules>();
   readonly #profileLabels = new Map<string, Labels>();
   readonly #sets: { readonly name: string; readonly set: NetworkSet }[] = [];
@@ -75,11 +74,11 @@ export class PolicyState {
   readonly #config = new Map<string, string>(); // by name, or host and name
   readonly #hostAddresses = new Map<IpAddress, string>();
   readonly #byAddress = new Map<Cidr, Endpoint[]>();
-  readonly #owners = new Map<IpAddress, readonly Owner[]>(); // found so far
+  readonly #owners = new Map<IpAddress, readonly Owner[]>(); // cache of ownersOf
 
   constructor(entries: Iterable<KeyValue>) {
     const tiers = new Map<string, Tier>();
-    const policies: PlacedPolicy[] = [];
+    const policies: OrderedPolicy[] = [];
     for (const entry of entries) {
       const { key } = entry;
       switch (key.type) {
@@ -117,10 +116,10 @@ export class PolicyState {
           if (key.kind === "Node") this.#addNode(entry.value as Resource);
           if (key.kind === "KubernetesEndpointSlice") this.#addSlice(entry.value as Resource);
           break;
-        default: // nothing that bears on policy
+        default: // does not influence policy
       }
     }
-    // Whatever order the entries came in, the same is found first.
+    // Sorted, so that lookups do not depend on the order of the entries.
     this.workloads.sort((a, b) => compareText(endpointName(a), endpointName(b)));
     this.hosts.sort((a, b) => compareText(a.key.endpoint, b.key.endpoint));
     this.#sets.sort((a, b) => compareText(a.name, b.name));
@@ -133,25 +132,25 @@ export class PolicyState {
     for (const host of this.hosts)
       for (const address of [...host.value.expectedIpv4Addrs, ...host.value.expectedIpv6Addrs])
         this.#hostAddresses.set(address, host.key.host);
-    this.tiers = placeTiers(tiers, policies);
+    this.tiers = orderTiers(tiers, policies);
   }
 
-  /** A profile's rules; nothing when there is no such profile. */
+  /** Returns the rules of a profile, or undefined if the profile does not exist. */
   profile(name: string): ProfileRules | undefined {
     return this.#profileRules.get(name);
   }
 
-  /** A setting of Felix on that host. */
+  /** Returns the value of a Felix setting on the host; per-host configuration takes precedence. */
   setting<N extends FelixSettingName>(name: N, host: string): FelixConfig[N] {
     return felixSettingValue(name, this.#config.get(`${host}/${name}`) ?? this.#config.get(name));
   }
 
-  /** The host whose own address it is. */
+  /** Returns the host that has the address itself, as opposed to one of its workloads. */
   hostOf(address: IpAddress): string | undefined {
     return this.#hostAddresses.get(address);
   }
 
-  /** The address under which a host is known; for choosing the interface others reach it by. */
+  /** Returns the addresses of a host, from its Node and the expected addresses of its host endpoints. */
   addressesOf(host: string): readonly IpAddress[] {
     return [...this.#hostAddresses].filter(([, name]) => name === host).map(([address]) => address);
   }
@@ -160,7 +159,7 @@ export class PolicyState {
     return this.#byAddress.get(hostCidr(address))?.find((endpoint) => endpoint.kind === "workload");
   }
 
-  /** Own labels first, then each profile's in the order it is listed. */
+  /** The endpoint's own labels take precedence over those inherited from its profiles, in the order of the list. */
   labelsOf(endpoint: { readonly labels: Labels; readonly profileIds: readonly string[] }): LabelLookup {
     return {
       get: (label) => {
@@ -174,11 +173,11 @@ export class PolicyState {
     };
   }
 
-  /** Endpoints that have this address, and network sets that hold it. */
+  /** Returns the endpoints that have the address, and the network sets that contain it. */
   ownersOf(address: IpAddress): readonly Owner[] {
     let owners = this.#owners.get(address);
     if (owners === undefined) {
-      owners = [...this.#endpointsAt(address), ...this.#setsAround(address)];
+      owners = [...this.#endpointsAt(address), ...this.#setsContaining(address)];
       this.#owners.set(address, owners);
     }
     return owners;
@@ -192,13 +191,13 @@ export class PolicyState {
     }));
   }
 
-  #setsAround(address: IpAddress): readonly Owner[] {
+  #setsContaining(address: IpAddress): readonly Owner[] {
     return this.#sets
       .filter(({ set }) => set.nets.some((net) => cidrContains(net, address)))
       .map(({ name, set }) => ({ name: `network set ${name}`, labels: this.labelsOf(set), ports: [] }));
   }
 
-  /** What stands behind a service; readiness does not count. */
+  /** Returns the backends of a service, whether or not they are ready. */
   backendsOf(service: { readonly namespace: string; readonly name: string }): readonly ServiceBackend[] {
     return this.#backends.get(`${service.namespace}/${service.name}`) ?? [];
   }
@@ -218,7 +217,7 @@ export class PolicyState {
   }
 }
 
-/** Single addresses, as /32 and /128. */
+/** Returns the endpoint's addresses as /32 and /128. */
 function addressesOf(endpoint: Endpoint): readonly Cidr[] {
   if (endpoint.kind === "workload") return [...endpoint.value.ipv4Nets, ...endpoint.value.ipv6Nets];
   return [...endpoint.value.expectedIpv4Addrs, ...endpoint.value.expectedIpv6Addrs].map(hostCidr);
@@ -232,8 +231,8 @@ export function endpointName(endpoint: Endpoint): string {
 
 const compareText = (a: string, b: string): number => (a === b ? 0 : a < b ? -1 : 1);
 
-/** Tiers that exist by their order, then those that policies only name: these apply too, last. */
-function placeTiers(known: ReadonlyMap<string, Tier>, policies: readonly PlacedPolicy[]): readonly PlacedTier[] {
+/** Sorts existing tiers by their order. Tiers that policies refer to but that do not exist come last; they apply too. */
+function orderTiers(known: ReadonlyMap<string, Tier>, policies: readonly OrderedPolicy[]): readonly OrderedTier[] {
   const ordered = [...known].map(([name, tier]) => ({ name, order: tier.order })).sort(compareTiers);
   const unknown = new Set(policies.map(({ policy }) => policy.tier).filter((name) => !known.has(name)));
   const names = [...ordered.map(({ name }) => name), ...[...unknown].sort()];

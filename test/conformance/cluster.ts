@@ -5,7 +5,7 @@ import { closeSync, openSync } from "node:fs";
 import { PacketProber, type ProbeProtocol, type ProbeTarget } from "../../src/kernel/index.ts";
 import { type IpAddress, ipVersion, parseAddress } from "../../src/lib/ip/ip.ts";
 import { delay } from "../../src/lib/retry.ts";
-import { entriesFromResources, judge, PolicyState } from "../../src/policy/index.ts";
+import { entriesFromResources, evaluatePacket, PolicyState } from "../../src/policy/index.ts";
 import { down } from "../../src/lab/down.ts";
 import type { Lab } from "../../src/lab/lab.ts";
 import { DEFAULT_OPTIONS, type LabOptions } from "../../src/lab/options.ts";
@@ -120,7 +120,7 @@ export class ConformanceCluster implements AsyncDisposable {
   async compare(withinMs: number, scope: Scope): Promise<Disagreement[]> {
     const state = await this.#state();
     const all = this.#allProbes(scope);
-    const expected = new Map(all.map((probe) => [probe, judge(state, { packet: packetOf(probe) })]));
+    const expected = new Map(all.map((probe) => [probe, evaluatePacket(state, { packet: packetOf(probe) })]));
     const isAllowed = (probe: Probe) => expected.get(probe)?.action === "allow";
     let deadline = performance.now() + withinMs;
     let hasAgreed = false;

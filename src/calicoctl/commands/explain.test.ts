@@ -37,7 +37,7 @@ test("explain --from evaluates a directory of Kubernetes objects", async () => {
   const denied = await line.run("explain", "x", "db", "-n", "shop", "-p", "5432", "--from", from);
   expect(denied.code).toBe(3);
   expect(denied.out).toBe(`tcp 10.0.0.3 → 10.0.0.2:5432: denied
-  because workload shop/db ingress: end of tier default: its policies apply and none decided
+  because workload shop/db ingress: denied by default: policies in tier default select this endpoint, and no rule allows the packet
 
 1. workload shop/x, egress, on n2: allowed
    profile kns.shop
@@ -47,9 +47,9 @@ test("explain --from evaluates a directory of Kubernetes objects", async () => {
 2. workload shop/db, ingress, on n2: denied
    tier default
      KubernetesNetworkPolicy shop/web-only
-       rule 1 allow: source workload shop/x is not (projectcalico.org/namespace == "shop" && (projectcalico.org/orchestrator == "k8s" && app == "web"))
+       rule 1 allow: source workload shop/x does not match (projectcalico.org/namespace == "shop" && (projectcalico.org/orchestrator == "k8s" && app == "web"))
      end of tier: denied
-   → end of tier default: its policies apply and none decided
+   → denied by default: policies in tier default select this endpoint, and no rule allows the packet
 `);
 });
 

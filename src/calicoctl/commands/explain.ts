@@ -2,7 +2,7 @@
 // 0 allowed, 3 denied, 1 could not evaluate, 2 usage error.
 import { type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
 import { ipProtocolNumber } from "../../lib/ip/ip-protocol.ts";
-import { carriesPorts, judge, type Packet } from "../../policy/index.ts";
+import { carriesPorts, evaluatePacket, type Packet } from "../../policy/index.ts";
 import type { Call } from "../table/flags.ts";
 import type { explainGrammar } from "../table/explain.ts";
 import { readRejected, rejectedNote } from "../doctor/host-rejected-rules.ts";
@@ -27,8 +27,9 @@ export async function run(call: Call<typeof explainGrammar>): Promise<number> {
     destination: destination.party,
     established: flags.established,
   };
-  const judged = judge(state, query);
-  const verdict = { ...judged, notes: [...judged.notes, ...notesOutsidePolicy(state, resources, query, judged)] };
+  const evaluated = evaluatePacket(state, query);
+  const notes = [...evaluated.notes, ...notesOutsidePolicy(state, resources, query, evaluated)];
+  const verdict = { ...evaluated, notes };
   io.out(
     flags.output === "json"
       ? `${JSON.stringify({ packet, ...verdict }, undefined, 2)}\n`

@@ -3,7 +3,7 @@ import fc from "fast-check";
 import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import type { KeyValue, Policy, Rule } from "../../../src/model/index.ts";
 import type { Packet } from "../../../src/policy/index.ts";
-import { clusterWith, PORTS, UNIVERSE } from "../../../src/policy/testing/arbitrary.ts";
+import { clusterWith, PORTS, ALL_ADDRESSES } from "../../../src/policy/testing/arbitrary-cluster.ts";
 import type { Sent } from "./packet-world.ts";
 
 export const HOSTNAME = "h1";
@@ -96,7 +96,7 @@ function valid(rule: Rule): Rule {
 /** Where an address is in this cluster. */
 function placesOf(entries: readonly KeyValue[]): Map<IpAddress, string> {
   const workloads = new Set(entries.flatMap(({ key }) => (key.type === "workloadEndpoint" ? [key.workload] : [])));
-  const places = new Map<IpAddress, string>(UNIVERSE.map((address) => [address, "outside"]));
+  const places = new Map<IpAddress, string>(ALL_ADDRESSES.map((address) => [address, "outside"]));
   for (const pod of PODS)
     if (workloads.has(`ns/pod-${pod.name.slice(3)}`))
       for (const address of pod.addresses) places.set(address, pod.name);
@@ -104,7 +104,7 @@ function placesOf(entries: readonly KeyValue[]): Map<IpAddress, string> {
   return places;
 }
 
-const [V4, V6] = [4, 6].map((version) => UNIVERSE.filter((address) => address.includes(":") === (version === 6)));
+const [V4, V6] = [4, 6].map((version) => ALL_ADDRESSES.filter((address) => address.includes(":") === (version === 6)));
 /** Where ranges begin and end. */
 const EDGES = PORTS.flatMap((port) => [port - 1, port + 1]);
 

@@ -2,7 +2,7 @@
 // from one cluster to the next by differences, as it would in life.
 import { CalculationGraph, type GraphUpdate } from "../../../src/calc/index.ts";
 import type { KeyValue } from "../../../src/model/index.ts";
-import { describePacket, judge, PolicyState, type Verdict } from "../../../src/policy/index.ts";
+import { describePacket, evaluatePacket, PolicyState, type Verdict } from "../../../src/policy/index.ts";
 import { clusters, HOST, HOSTNAME, PODS, packetsFor, randomFrom } from "./fuzz-states.ts";
 import type { Backend } from "./host.ts";
 import type { Sent } from "./packet-world.ts";
@@ -72,7 +72,7 @@ export async function fuzz(options: FuzzOptions): Promise<FuzzProgress> {
     const sent = packetsFor(entries, options.packetsPerState, random);
     const verdicts = await timed(seconds, "judging", () => {
       const state = new PolicyState(entries);
-      return sent.map(({ packet }) => judge(state, { packet }));
+      return sent.map(({ packet }) => evaluatePacket(state, { packet }));
     });
     await timed(seconds, "packets", async () => {
       // Once more for packets that are missed, in case the machine was too busy to deliver in time; what passes

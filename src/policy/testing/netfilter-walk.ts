@@ -1,6 +1,6 @@
-// A second, naive evaluator for tests: it spells out every IP set as a list of addresses, turns every policy into a
-// chain of rules with marks, and walks the kernel's hooks host by host, as the original programs them. Slow, literal,
-// and made of nothing the real evaluator is made of.
+// Evaluates a packet naively, as a reference for tests of the real evaluator: expands every IP set to a list of
+// addresses, turns every policy into a chain of rules with marks, and walks the kernel's hooks host by host, as Calico
+// programs them. It is slow and shares no code with the real evaluator.
 import type { IpAddress } from "../../lib/ip/ip.ts";
 import {
   type HostEndpoint,
@@ -35,7 +35,7 @@ const PROTOCOLS: Record<string, number> = { icmp: 1, tcp: 6, udp: 17, icmpv6: 58
 const numberOf = (protocol: string | number) =>
   typeof protocol === "number" ? protocol : (PROTOCOLS[protocol.toLowerCase()] ?? -1);
 
-/** Dotted or colon text as bits, for prefixes. */
+/** Returns an address as a string of 0 and 1, for comparing prefixes. */
 function bits(address: string): string {
   if (!address.includes(":"))
     return address
@@ -88,10 +88,10 @@ function selects(selector: Selector, labels: Plain): boolean {
   }
 }
 
-/** What the kernel would do with a packet; `universe` are all addresses that could be in any set. */
-export function netfilter(
+/** Returns what the kernel would do with a packet. `allAddresses` are all addresses that any IP set could contain. */
+export function walkNetfilter(
   entries: readonly KeyValue[],
-  universe: readonly IpAddress[],
+  allAddresses: readonly IpAddress[],
   packet: Packet,
   options: { established: boolean },
 ): "allow" | "deny" {
@@ -123,7 +123,7 @@ export function netfilter(
     },
   }));
   const sets: Item[] = of<{ nets: string[]; labels: Plain; profileIds: string[] }>("networkSet").map(({ value }) => ({
-    addresses: universe.filter((address) => value.nets.some((net) => inside(net, address))),
+    addresses: allAddresses.filter((address) => value.nets.some((net) => inside(net, address))),
     labels: inherit(value.labels, value.profileIds),
     ports: [],
   }));
@@ -205,7 +205,7 @@ export function netfilter(
 
   const mark = { accept: false, pass: false };
   class Dropped extends Error {}
-  /** A policy's or profile's chain: the first rule that sets a mark ends it. */
+  /** Walks the chain of a policy or profile: the first rule that sets a mark ends it. */
   function chain(rules: readonly Rule[]): void {
     for (const rule of rules) {
       if (!ruleMatches(rule) || rule.action === "log") continue;
@@ -249,7 +249,7 @@ export function netfilter(
         table === "raw" &&
         FAILSAFE[direction === "ingress" ? "egress" : "ingress"].includes(`${packet.protocol}:${packet.sourcePort}`);
       if (FAILSAFE[direction].includes(`${packet.protocol}:${packet.destinationPort}`) || reply) {
-        if (table === "filter") mark.accept = true; // the early tables accept without a mark: the later ones ask again
+        if (table === "filter") mark.accept = true; // raw and mangle accept without a mark, so later tables check again
         return;
       }
     }
@@ -329,14 +329,14 @@ export function netfilter(
   };
 
   const isDiscovery = packet.protocol === 58 && [130, 131, 132, 133, 135, 136].includes(packet.icmp?.type ?? -1);
-  /** One host's hooks for a packet that came in by one interface and goes out by another, or to or from a process. */
+  /** Walks the hooks of one host, for a packet that is forwarded, or sent or received by a process. */
   function throughHost(host: string, from: Wep | "uplink" | "process", to: Wep | "uplink" | "process"): void {
     mark.accept = false;
     mark.pass = false;
     const inInterface = from === "uplink" ? "eth0" : from === "process" ? "" : from.value.name;
     const outInterface = to === "uplink" ? "eth0" : to === "process" ? "" : to.value.name;
     if (from === "process") {
-      if (to !== "uplink") return; // never policed
+      if (to !== "uplink") return; // policy does not apply to a host's traffic to its own workloads
       runHep(host, "eth0", "egress", "raw");
       if (mark.accept) return;
       runHep(host, "eth0", "egress", "filter");
@@ -348,7 +348,7 @@ export function netfilter(
     if (to === "process") {
       if (from !== "uplink") {
         runWep(from, "egress");
-        if (!options.established) throw new Dropped(); // what is set for all workloads, by default
+        if (!options.established) throw new Dropped(); // DefaultEndpointToHostAction is drop
         return;
       }
       if (!mark.accept) runHep(host, inInterface, "ingress", "filter");

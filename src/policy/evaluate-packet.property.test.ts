@@ -3,11 +3,11 @@ import fc from "fast-check";
 import type { IpAddress } from "../lib/ip/ip.ts";
 import { API_VERSION, type KeyValue, type KindName, type Resource } from "../model/index.ts";
 import { entriesFromResources } from "./from-resources.ts";
-import { judge } from "./journey.ts";
+import { evaluatePacket } from "./evaluate-packet.ts";
 import type { Packet } from "./packet.ts";
 import { PolicyState } from "./state.ts";
-import { arbitraryCluster, arbitraryPacket, UNIVERSE } from "./testing/arbitrary.ts";
-import { netfilter } from "./testing/netfilter.ts";
+import { arbitraryCluster, arbitraryPacket, ALL_ADDRESSES } from "./testing/arbitrary-cluster.ts";
+import { walkNetfilter } from "./testing/netfilter-walk.ts";
 
 const TIMEOUT_MS = 120_000 * Number(process.env["CALICO_PROPERTY_FACTOR"] ?? 1);
 
@@ -19,7 +19,7 @@ test(
   TIMEOUT_MS,
 );
 
-test("neighbour discovery with the host under a pre-DNAT deny: the evaluator agrees with the kernel's hooks", () => {
+test("a pre-DNAT deny does not affect neighbour discovery with the host; the walk through the hooks agrees", () => {
   const make = (kind: KindName, name: string, spec: object, namespace?: string): Resource => ({
     apiVersion: API_VERSION,
     kind,
@@ -62,10 +62,10 @@ test("neighbour discovery with the host under a pre-DNAT deny: the evaluator agr
   const cases = [
     { packet: packet(135, "fd00:f::2"), action: "allow" },
     { packet: packet(128, "fd00:f::2"), action: "deny" },
-    { packet: packet(135, "fd00:9::9"), action: "deny" }, // forwarded, not with the host
+    { packet: packet(135, "fd00:9::9"), action: "deny" }, // forwarded, not to the host
   ] as const;
   const state = new PolicyState(entries);
-  for (const { packet, action } of cases) expect(judge(state, { packet }).action).toBe(action);
+  for (const { packet, action } of cases) expect(evaluatePacket(state, { packet }).action).toBe(action);
   expectAgreement(
     entries,
     cases.map(({ packet }) => packet),
@@ -76,8 +76,8 @@ test("neighbour discovery with the host under a pre-DNAT deny: the evaluator agr
 test("a verdict does not depend on the order of the entries", () => {
   fc.assert(
     fc.property(arbitraryCluster, arbitraryPacket, (entries, packet) => {
-      expect(judge(new PolicyState(entries.toReversed()), { packet })).toEqual(
-        judge(new PolicyState(entries), { packet }),
+      expect(evaluatePacket(new PolicyState(entries.toReversed()), { packet })).toEqual(
+        evaluatePacket(new PolicyState(entries), { packet }),
       );
     }),
     { numRuns: 300 },
@@ -87,8 +87,8 @@ test("a verdict does not depend on the order of the entries", () => {
 function expectAgreement(entries: readonly KeyValue[], packets: readonly Packet[], established: boolean): void {
   const state = new PolicyState(entries);
   for (const packet of packets) {
-    const verdict = judge(state, { packet, established });
-    const naive = netfilter(entries, UNIVERSE, packet, { established });
+    const verdict = evaluatePacket(state, { packet, established });
+    const naive = walkNetfilter(entries, ALL_ADDRESSES, packet, { established });
     expect({
       action: verdict.action,
       packet,

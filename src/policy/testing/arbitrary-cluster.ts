@@ -1,4 +1,4 @@
-// Small random clusters and packets that meet: few addresses, labels and ports, so that rules really overlap.
+// Generates small random clusters and packets. They use few addresses, labels and ports, so that rules often overlap.
 import fc from "fast-check";
 import { type Cidr, hostCidr, type IpAddress } from "../../lib/ip/ip.ts";
 import {
@@ -17,10 +17,10 @@ const HOSTS_V4 = ["192.168.0.1", "192.168.0.2"] as IpAddress[];
 const PODS_V6 = ["fd00::1", "fd00::2", "fd00::3", "fd00:1::4"] as IpAddress[];
 const HOSTS_V6 = ["fd00:f::1", "fd00:f::2"] as IpAddress[];
 const OUTSIDE = ["8.8.8.8", "2001:db8::8"] as IpAddress[];
-/** Every address there is. */
-export const UNIVERSE: readonly IpAddress[] = [...PODS_V4, ...HOSTS_V4, ...PODS_V6, ...HOSTS_V6, ...OUTSIDE];
+/** Every address that generated clusters and packets use. */
+export const ALL_ADDRESSES: readonly IpAddress[] = [...PODS_V4, ...HOSTS_V4, ...PODS_V6, ...HOSTS_V6, ...OUTSIDE];
 const nth = (list: readonly IpAddress[], index: number): IpAddress => list[index] ?? ("0.0.0.0" as IpAddress);
-/** The ports rules speak of. */
+/** The ports that generated rules use. */
 export const PORTS = [22, 53, 80, 81, 4789];
 
 const labels = fc.dictionary(fc.constantFrom("a", "b", "pcns.x"), fc.constantFrom("1", "2"), { maxKeys: 2 });
@@ -49,10 +49,10 @@ const port: fc.Arbitrary<RulePort> = fc.oneof(
   fc.constantFrom("web", "dns").map((name) => ({ name })),
 );
 const some = <T>(arbitrary: fc.Arbitrary<T>) => fc.array(arbitrary, { minLength: 1, maxLength: 2 });
-/** Absent but for one time in so many. */
+/** Undefined, except in one of `oneIn` cases. */
 const rarely = <T>(arbitrary: fc.Arbitrary<T>, oneIn = 4): fc.Arbitrary<T | undefined> =>
   fc.oneof({ weight: oneIn - 1, arbitrary: fc.constant(undefined) }, { weight: 1, arbitrary });
-/** Leaves out what is undefined, as real values do. */
+/** Removes undefined fields. */
 const sparse = <T extends object>(value: T): T =>
   Object.fromEntries(Object.entries(value).filter(([, v]) => v !== undefined)) as T;
 
@@ -154,7 +154,7 @@ const hostEndpoint = (host: string, index: number, name: string) =>
         },
       }) as KeyValue,
   );
-/** A host may have one for its interface, one for every interface, both or neither. */
+/** A host may have an endpoint for one interface, a wildcard endpoint, both or neither. */
 const hostEndpoints = (host: string, index: number) =>
   fc
     .constantFrom<(readonly string[])[]>([], ["eth0"], ["eth0"], ["*"], ["eth0", "*"])
@@ -210,7 +210,7 @@ const node = (name: string, index: number): KeyValue =>
 const optional = (arbitrary: fc.Arbitrary<KeyValue>) =>
   fc.option(arbitrary, { nil: undefined }).map((entry) => (entry === undefined ? [] : [entry]));
 
-/** Clusters with up to so many policies, each with up to so many rules per direction. */
+/** Generates clusters with up to `policies` policies, each with up to `maxRules` rules per direction. */
 export const clusterWith = (policies: number, maxRules: number): fc.Arbitrary<readonly KeyValue[]> =>
   fc
     .tuple(
@@ -226,7 +226,7 @@ export const clusterWith = (policies: number, maxRules: number): fc.Arbitrary<re
 export const arbitraryCluster = clusterWith(5, 3);
 
 export const arbitraryPacket: fc.Arbitrary<Packet> = fc.constantFrom<(4 | 6)[]>(4, 4, 6).chain((version) => {
-  const own = UNIVERSE.filter((address) => address.includes(":") === (version === 6));
+  const own = ALL_ADDRESSES.filter((address) => address.includes(":") === (version === 6));
   return fc
     .record({
       source: fc.constantFrom(...own),

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import type { IpAddress } from "../lib/ip/ip.ts";
 import { API_VERSION, type KindName, type Resource } from "../model/index.ts";
 import { entriesFromResources } from "./from-resources.ts";
-import { judge, type Question } from "./journey.ts";
+import { evaluatePacket, type PacketQuery } from "./evaluate-packet.ts";
 import { describePacket, type Packet } from "./packet.ts";
 import { PolicyState } from "./state.ts";
 
@@ -43,14 +43,14 @@ const node = (name: string, ip: string) => make("Node", name, { addresses: [{ ad
 const tier = (name: string, order: number, defaultAction = "Deny") => make("Tier", name, { order, defaultAction });
 const gnp = (name: string, spec: object) => make("GlobalNetworkPolicy", name, spec);
 
-test("nodes and slices whose fields have other types than their kind's are reported, and have no part", () => {
-  const told: string[] = [];
+test("nodes and endpoint slices with fields of the wrong type are reported and ignored", () => {
+  const problems: string[] = [];
   const slice = { ...make("KubernetesEndpointSlice", "web", {}), endpoints: 5 } as unknown as Resource;
   const entries = entriesFromResources(
     [make("Node", "bad", { addresses: "10.0.0.1" }), node("good", "10.0.0.2"), slice],
-    ({ metadata }, reason) => told.push(`${metadata.name}: ${reason}`),
+    ({ metadata }, reason) => problems.push(`${metadata.name}: ${reason}`),
   );
-  expect(told).toEqual(["bad: spec.addresses: want a list", "web: endpoints: want a list"]);
+  expect(problems).toEqual(["bad: spec.addresses: want a list", "web: endpoints: want a list"]);
   expect(new PolicyState(entries).addressesOf("good")).toEqual(["10.0.0.2" as IpAddress]);
 });
 
@@ -62,13 +62,13 @@ const packet = (source: string, destination: string, more: Partial<Packet> = {})
   destinationPort: 80,
   ...more,
 });
-function ask(resources: readonly Resource[], question: Packet | Question) {
+function evaluate(resources: readonly Resource[], query: Packet | PacketQuery) {
   const problems: string[] = [];
   const state = new PolicyState(
     entriesFromResources(resources, (resource, reason) => problems.push(`${resource.metadata.name}: ${reason}`)),
   );
   expect(problems).toEqual([]);
-  return judge(state, "packet" in question ? question : { packet: question });
+  return evaluatePacket(state, "packet" in query ? query : { packet: query });
 }
 const [a, b] = [
   pod("a", "10.0.0.1,fd00::1"),
@@ -77,8 +77,8 @@ const [a, b] = [
 const hosts = [node("n1", "192.168.0.1"), node("n2", "192.168.0.2")];
 const base = [a, b, open, ...hosts];
 
-test("without policy the profiles decide, and the path says so", () => {
-  const verdict = ask(base, packet("10.0.0.1", "10.0.0.2"));
+test("without policy, profiles decide, and the checkpoints report them", () => {
+  const verdict = evaluate(base, packet("10.0.0.1", "10.0.0.2"));
   expect(verdict.action).toBe("allow");
   expect(verdict.checkpoints.map((c) => [c.host, c.endpoint, c.direction, c.outcome, c.because])).toEqual([
     ["n1", "workload ns/a", "egress", "allow", "profile kns.ns, egress rule 1"],
@@ -86,7 +86,7 @@ test("without policy the profiles decide, and the path says so", () => {
   ]);
 });
 
-test("the rule that decides is named, with why earlier ones did not match", () => {
+test("the verdict names the deciding rule, and why earlier rules did not match", () => {
   const policy = gnp("web", {
     selector: "app == 'b'",
     ingress: [
@@ -96,28 +96,30 @@ test("the rule that decides is named, with why earlier ones did not match", () =
       { action: "Deny", source: { selector: "app == 'a'" }, metadata: { annotations: { why: "no" } } },
     ],
   });
-  const verdict = ask([...base, policy], packet("10.0.0.1", "10.0.0.2"));
+  const verdict = evaluate([...base, policy], packet("10.0.0.1", "10.0.0.2"));
   expect(verdict.action).toBe("deny");
   expect(verdict.because).toBe("workload ns/b ingress: GlobalNetworkPolicy web in tier default, rule 4");
   expect(verdict.checkpoints[1]?.tiers[0]?.policies[0]?.rules).toEqual([
     { index: 0, action: "allow", mismatch: "destination port is 80, want 443" },
     { index: 1, action: "deny", mismatch: "protocol is tcp, want udp" },
-    { index: 2, action: "allow", mismatch: 'source workload ns/a is not app == "c"' },
+    { index: 2, action: "allow", mismatch: 'source workload ns/a does not match app == "c"' },
     { index: 3, action: "deny", annotations: { why: "no" } },
   ]);
 });
 
-test("end of tier drops what its policies apply to and none decided; Pass goes on to the next tier", () => {
+test("a tier whose policies apply but do not decide denies the packet; with Pass the next tier is evaluated", () => {
   const policies = (action: string) => [
     tier("sec", 1, action),
     tier("default", 1_000_000),
     gnp("sec-one", { tier: "sec", selector: "app == 'b'", ingress: [{ action: "Allow", protocol: "UDP" }] }),
     gnp("allow", { selector: "app == 'b'", ingress: [{ action: "Allow" }] }),
   ];
-  const dropped = ask([...base, ...policies("Deny")], packet("10.0.0.1", "10.0.0.2"));
-  expect(dropped.because).toBe("workload ns/b ingress: end of tier sec: its policies apply and none decided");
+  const dropped = evaluate([...base, ...policies("Deny")], packet("10.0.0.1", "10.0.0.2"));
+  expect(dropped.because).toBe(
+    "workload ns/b ingress: denied by default: policies in tier sec select this endpoint, and no rule allows the packet",
+  );
   expect(dropped.checkpoints[1]?.tiers.map((t) => [t.name, t.outcome])).toEqual([["sec", "end: deny"]]);
-  const passed = ask([...base, ...policies("Pass")], packet("10.0.0.1", "10.0.0.2"));
+  const passed = evaluate([...base, ...policies("Pass")], packet("10.0.0.1", "10.0.0.2"));
   expect(passed.action).toBe("allow");
   expect(passed.checkpoints[1]?.tiers.map((t) => [t.name, t.outcome])).toEqual([
     ["sec", "end: pass"],
@@ -133,21 +135,21 @@ test("a Pass rule skips the rest of its tier", () => {
     gnp("p1", { tier: "sec", order: 1, selector: "app == 'b'", ingress: [{ action: "Pass" }] }),
     gnp("p2", { tier: "sec", order: 2, selector: "app == 'b'", ingress: [{ action: "Deny" }] }),
   ];
-  const verdict = ask(resources, packet("10.0.0.1", "10.0.0.2"));
+  const verdict = evaluate(resources, packet("10.0.0.1", "10.0.0.2"));
   expect(verdict.action).toBe("allow");
   expect(verdict.checkpoints[1]?.tiers[0]).toMatchObject({ name: "sec", outcome: "pass" });
   expect(verdict.checkpoints[1]?.because).toBe("profile kns.ns, ingress rule 1");
 });
 
-test("staged policies are reported and have no effect; a tier of only those passes", () => {
+test("staged policies are reported but have no effect; a tier with only staged policies passes", () => {
   const staged = make("StagedGlobalNetworkPolicy", "try", { selector: "all()", ingress: [{ action: "Deny" }] });
-  const verdict = ask([...base, staged], packet("10.0.0.1", "10.0.0.2"));
+  const verdict = evaluate([...base, staged], packet("10.0.0.1", "10.0.0.2"));
   expect(verdict.action).toBe("allow");
   expect(verdict.checkpoints[1]?.tiers[0]?.policies).toMatchObject([{ staged: true, outcome: "deny" }]);
 });
 
-test("a policy for one direction leaves the other to the profiles", () => {
-  const verdict = ask(
+test("with a policy for one direction only, profiles decide the other direction", () => {
+  const verdict = evaluate(
     [...base, gnp("in", { selector: "all()", types: ["Ingress"], ingress: [{ action: "Allow" }] })],
     packet("10.0.0.1", "10.0.0.2"),
   );
@@ -157,32 +159,32 @@ test("a policy for one direction leaves the other to the profiles", () => {
   ]);
 });
 
-test("a profile that does not exist denies", () => {
+test("a profile that does not exist denies the packet", () => {
   const lost = pod("b", "10.0.0.2", {}, { profiles: ["gone", "kns.ns"] });
-  const verdict = ask([a, lost, open, ...hosts], packet("10.0.0.1", "10.0.0.2"));
-  expect(verdict.because).toBe("workload ns/b ingress: profile gone does not exist: what cannot be known is denied");
+  const verdict = evaluate([a, lost, open, ...hosts], packet("10.0.0.1", "10.0.0.2"));
+  expect(verdict.because).toBe("workload ns/b ingress: profile gone does not exist, so the packet is denied");
 });
 
-test("namespaced policies select their namespace; namespace labels come by the profile", () => {
+test("namespaced policies select endpoints of their namespace; namespace labels are inherited from the profile", () => {
   const policy = make(
     "NetworkPolicy",
     "np",
     { selector: "app == 'b'", ingress: [{ action: "Allow", source: { namespaceSelector: "team == 'red'" } }] },
     { namespace: "ns" },
   );
-  expect(ask([...base, policy], packet("10.0.0.1", "10.0.0.2")).action).toBe("allow");
+  expect(evaluate([...base, policy], packet("10.0.0.1", "10.0.0.2")).action).toBe("allow");
   const stranger = pod("c", "10.0.0.3", {}, { profiles: [], namespace: "other" });
-  const refused = ask([...base, stranger, policy], packet("10.0.0.3", "10.0.0.2"));
+  const refused = evaluate([...base, stranger, policy], packet("10.0.0.3", "10.0.0.2"));
   expect(refused.action).toBe("deny");
 });
 
-test("named ports and services", () => {
+test("rules match named ports, and the backends and ports of services", () => {
   const byName = gnp("named", {
     selector: "app == 'b'",
     ingress: [{ action: "Allow", protocol: "TCP", destination: { ports: ["web"] } }],
   });
-  expect(ask([...base, byName], packet("10.0.0.1", "10.0.0.2", { destinationPort: 8080 })).action).toBe("allow");
-  expect(ask([...base, byName], packet("10.0.0.1", "10.0.0.2")).action).toBe("deny");
+  expect(evaluate([...base, byName], packet("10.0.0.1", "10.0.0.2", { destinationPort: 8080 })).action).toBe("allow");
+  expect(evaluate([...base, byName], packet("10.0.0.1", "10.0.0.2")).action).toBe("deny");
   const slice = {
     ...make("KubernetesEndpointSlice", "s-1", {}, { namespace: "ns", labels: { "kubernetes.io/service-name": "s" } }),
     endpoints: [{ addresses: ["10.0.0.2"] }],
@@ -192,38 +194,38 @@ test("named ports and services", () => {
     selector: "app == 'a'",
     egress: [{ action: "Allow", destination: { services: { name: "s", namespace: "ns" } } }],
   });
-  expect(ask([...base, slice, toService], packet("10.0.0.1", "10.0.0.2")).action).toBe("allow");
-  const empty = { ...slice, endpoints: null, ports: null }; // as an API server writes it
-  expect(ask([...base, empty, toService], packet("10.0.0.1", "10.0.0.2")).action).toBe("deny");
-  const other = ask([...base, slice, toService], packet("10.0.0.1", "10.0.0.2", { destinationPort: 81 }));
+  expect(evaluate([...base, slice, toService], packet("10.0.0.1", "10.0.0.2")).action).toBe("allow");
+  const empty = { ...slice, endpoints: null, ports: null }; // null, as returned by an API server
+  expect(evaluate([...base, empty, toService], packet("10.0.0.1", "10.0.0.2")).action).toBe("deny");
+  const other = evaluate([...base, slice, toService], packet("10.0.0.1", "10.0.0.2", { destinationPort: 81 }));
   expect(other.checkpoints[0]?.tiers[0]?.policies[0]?.rules[0]?.mismatch).toBe(
-    "tcp port 81 is not one of service ns/s",
+    "tcp port 81 is not a port of service ns/s",
   );
 });
 
-test("families are kept apart", () => {
+test("a rule with only IPv4 CIDRs does not match IPv6 packets", () => {
   const v4only = gnp("v4", {
     selector: "app == 'b'",
     ingress: [{ action: "Allow", source: { nets: ["10.0.0.0/8"] } }],
   });
-  expect(ask([...base, v4only], packet("10.0.0.1", "10.0.0.2")).action).toBe("allow");
-  const refused = ask([...base, v4only], packet("fd00::1", "fd00::2"));
+  expect(evaluate([...base, v4only], packet("10.0.0.1", "10.0.0.2")).action).toBe("allow");
+  const refused = evaluate([...base, v4only], packet("fd00::1", "fd00::2"));
   expect(refused.checkpoints[1]?.tiers[0]?.policies[0]?.rules[0]?.mismatch).toBe(
     "the packet is IPv6, the rule's source CIDRs are not",
   );
 });
 
-test("a negated selector lets unknown addresses through, a selector does not", () => {
+test("notSelector alone matches addresses without an owner, selector does not", () => {
   const not = gnp("not", {
     selector: "app == 'b'",
     ingress: [{ action: "Allow", source: { notSelector: "app == 'x'" } }],
   });
-  expect(ask([...base, not], packet("8.8.8.8", "10.0.0.2")).action).toBe("allow");
+  expect(evaluate([...base, not], packet("8.8.8.8", "10.0.0.2")).action).toBe("allow");
   const only = gnp("only", {
     selector: "app == 'b'",
     ingress: [{ action: "Allow", source: { selector: "app != 'x'" } }],
   });
-  expect(ask([...base, only], packet("8.8.8.8", "10.0.0.2")).action).toBe("deny");
+  expect(evaluate([...base, only], packet("8.8.8.8", "10.0.0.2")).action).toBe("deny");
 });
 
 const heps = (name: string, spec: object = {}) =>
@@ -234,30 +236,32 @@ const heps = (name: string, spec: object = {}) =>
     { labels: { role: "host" } },
   );
 
-test("a host endpoint denies what nothing allows, but for the failsafe ports", () => {
+test("a host endpoint denies packets that nothing allows, except on failsafe ports", () => {
   const resources = [...base, heps("hep")];
-  expect(ask(resources, packet("8.8.8.8", "192.168.0.2")).because).toBe(
-    "host endpoint hep ingress: no policy applies and there are no profiles",
+  expect(evaluate(resources, packet("8.8.8.8", "192.168.0.2")).because).toBe(
+    "host endpoint hep ingress: no policy applies and the endpoint has no profiles",
   );
-  const ssh = ask(resources, packet("8.8.8.8", "192.168.0.2", { destinationPort: 22 }));
+  const ssh = evaluate(resources, packet("8.8.8.8", "192.168.0.2", { destinationPort: 22 }));
   expect(ssh.because).toBe("host endpoint hep ingress: failsafe port 22 is always open");
   const closed = make("FelixConfiguration", "default", { failsafeInboundHostPorts: [] });
-  expect(ask([...resources, closed], packet("8.8.8.8", "192.168.0.2", { destinationPort: 22 })).action).toBe("deny");
+  expect(evaluate([...resources, closed], packet("8.8.8.8", "192.168.0.2", { destinationPort: 22 })).action).toBe(
+    "deny",
+  );
 });
 
-test("forwarded traffic meets only applyOnForward policy at a host endpoint, and passes without any", () => {
-  expect(ask([...base, heps("hep")], packet("10.0.0.1", "10.0.0.2")).action).toBe("allow");
+test("only applyOnForward policy of a host endpoint applies to forwarded traffic; without such policy it is allowed", () => {
+  expect(evaluate([...base, heps("hep")], packet("10.0.0.1", "10.0.0.2")).action).toBe("allow");
   const policy = gnp("fwd", {
     selector: "role == 'host'",
     applyOnForward: true,
     ingress: [{ action: "Deny", source: { nets: ["10.0.0.1/32"] } }, { action: "Allow" }],
   });
-  const verdict = ask([...base, heps("hep"), policy], packet("10.0.0.1", "10.0.0.2"));
+  const verdict = evaluate([...base, heps("hep"), policy], packet("10.0.0.1", "10.0.0.2"));
   expect(verdict.because).toBe("host endpoint hep ingress: GlobalNetworkPolicy fwd in tier default, rule 1");
   expect(verdict.checkpoints.at(-1)).toMatchObject({ host: "n2", stage: "forward" });
 });
 
-test("pre-DNAT policy sees the packet as it arrived, and what it allows is not asked again there", () => {
+test("pre-DNAT policy is evaluated on the packet before DNAT; later stages of the interface skip what it allows", () => {
   const policy = gnp("dnat", {
     selector: "role == 'host'",
     preDNAT: true,
@@ -268,29 +272,33 @@ test("pre-DNAT policy sees the packet as it arrived, and what it allows is not a
   const resources = [...base, heps("hep"), policy, deny];
   const final = packet("8.8.8.8", "10.0.0.2");
   expect(
-    ask(resources, { packet: final, beforeDnat: packet("8.8.8.8", "192.168.0.2", { destinationPort: 30080 }) }).action,
+    evaluate(resources, { packet: final, beforeDnat: packet("8.8.8.8", "192.168.0.2", { destinationPort: 30080 }) })
+      .action,
   ).toBe("allow");
-  const refused = ask(resources, {
+  const refused = evaluate(resources, {
     packet: final,
     beforeDnat: packet("8.8.8.8", "192.168.0.2", { destinationPort: 30081 }),
   });
   expect(refused.checkpoints.map((c) => c.stage)).toEqual(["preDnat"]);
 });
 
-test("untracked policy comes first, without connection tracking", () => {
+test("untracked policy is evaluated first, also for established connections", () => {
   const policy = gnp("raw", {
     selector: "role == 'host'",
     doNotTrack: true,
     applyOnForward: true,
     ingress: [{ action: "Deny", source: { nets: ["8.8.8.8/32"] } }],
   });
-  const verdict = ask([...base, heps("hep"), policy], { packet: packet("8.8.8.8", "10.0.0.2"), established: true });
+  const verdict = evaluate([...base, heps("hep"), policy], {
+    packet: packet("8.8.8.8", "10.0.0.2"),
+    established: true,
+  });
   expect(verdict.checkpoints.map((c) => [c.stage, c.outcome])).toEqual([["untracked", "deny"]]);
 });
 
-test("an established connection is not judged again", () => {
+test("packets of an established connection are allowed without evaluation", () => {
   const deny = gnp("deny", { selector: "all()", ingress: [{ action: "Deny" }] });
-  const verdict = ask([...base, deny], { packet: packet("10.0.0.1", "10.0.0.2"), established: true });
+  const verdict = evaluate([...base, deny], { packet: packet("10.0.0.1", "10.0.0.2"), established: true });
   expect(verdict.action).toBe("allow");
   expect(verdict.checkpoints.map((c) => c.because)).toEqual([
     "the connection is established",
@@ -298,7 +306,7 @@ test("an established connection is not judged again", () => {
   ]);
 });
 
-test("a host endpoint for all interfaces also stands between workloads of one host, both ways", () => {
+test("a wildcard host endpoint applies to traffic between workloads of one host, in both directions", () => {
   const all = make("HostEndpoint", "all", { node: "n1", interfaceName: "*" }, { labels: { role: "host" } });
   const neighbour = pod("c", "10.0.0.3");
   const out = gnp("out", {
@@ -307,12 +315,12 @@ test("a host endpoint for all interfaces also stands between workloads of one ho
     types: ["Egress"],
     egress: [{ action: "Deny", destination: { nets: ["10.0.0.3/32"] } }, { action: "Allow" }],
   });
-  const verdict = ask([...base, neighbour, all, out], packet("10.0.0.1", "10.0.0.3"));
+  const verdict = evaluate([...base, neighbour, all, out], packet("10.0.0.1", "10.0.0.3"));
   expect(verdict.because).toBe("host endpoint all egress: GlobalNetworkPolicy out in tier default, rule 1");
-  expect(ask([...base, neighbour, all], packet("10.0.0.1", "10.0.0.3")).action).toBe("allow");
+  expect(evaluate([...base, neighbour, all], packet("10.0.0.1", "10.0.0.3")).action).toBe("allow");
 });
 
-test("pre-DNAT policy of the endpoint for all interfaces holds where an interface's own endpoint has none", () => {
+test("pre-DNAT policy of the wildcard endpoint applies if an interface's own endpoint has none", () => {
   const interfaces = { node: "n1", expectedIPs: ["192.168.0.1"], profiles: ["projectcalico-default-allow"] };
   const own = (labels: Readonly<Record<string, string>>) =>
     make("HostEndpoint", "own", { ...interfaces, interfaceName: "eth0" }, { labels });
@@ -325,46 +333,48 @@ test("pre-DNAT policy of the endpoint for all interfaces holds where an interfac
       types: ["Ingress"],
       ingress: [{ action }],
     });
-  const came = packet("8.8.8.8", "192.168.0.1");
-  const because = (...resources: Parameters<typeof ask>[0]) => ask([...base, ...resources], came).because;
+  const incoming = packet("8.8.8.8", "192.168.0.1");
+  const because = (...resources: Parameters<typeof evaluate>[0]) => evaluate([...base, ...resources], incoming).because;
   const denied = "host endpoint all ingress: GlobalNetworkPolicy all in tier default, rule 1";
   expect(because(own({}), all, early("all", "Deny"))).toBe(denied);
-  // Any pre-DNAT policy of its own takes its place.
+  // A pre-DNAT policy of the interface's own endpoint replaces it.
   const allowed = "host endpoint own ingress: GlobalNetworkPolicy own in tier default, rule 1";
   expect(because(own({ role: "own" }), all, early("all", "Deny"), early("own", "Allow"))).toBe(allowed);
-  // What it allows, the interface's own endpoint is not asked about.
+  // Policy of the interface's own endpoint is not evaluated for packets that the wildcard endpoint's policy allows.
   const closed = gnp("closed", { selector: "has(closed)", types: ["Ingress"] });
-  const open = ask([...base, own({ closed: "" }), all, early("all", "Allow"), closed], came);
+  const open = evaluate([...base, own({ closed: "" }), all, early("all", "Allow"), closed], incoming);
   expect(open.checkpoints.map(({ endpoint, stage, outcome }) => ({ endpoint, stage, outcome }))).toEqual([
     { endpoint: "host endpoint all", stage: "preDnat", outcome: "allow" },
   ]);
 });
 
-test("workloads and their own host: dropped by default, open the other way", () => {
-  expect(ask(base, packet("10.0.0.1", "192.168.0.1")).because).toBe("DefaultEndpointToHostAction is drop");
+test("traffic from a workload to its own host is denied by default, the opposite direction is always allowed", () => {
+  expect(evaluate(base, packet("10.0.0.1", "192.168.0.1")).because).toBe("DefaultEndpointToHostAction is drop");
   const setting = make("FelixConfiguration", "default", { defaultEndpointToHostAction: "Accept" });
-  expect(ask([...base, setting], packet("10.0.0.1", "192.168.0.1")).action).toBe("allow");
-  expect(ask([...base, gnp("deny", { selector: "all()" })], packet("192.168.0.1", "10.0.0.1")).because).toBe(
-    "a host's own traffic to its workloads is never policed",
+  expect(evaluate([...base, setting], packet("10.0.0.1", "192.168.0.1")).action).toBe("allow");
+  expect(evaluate([...base, gnp("deny", { selector: "all()" })], packet("192.168.0.1", "10.0.0.1")).because).toBe(
+    "policy does not apply to traffic from a host to its own workloads",
   );
-  expect(ask([...base, gnp("deny", { selector: "all()" })], packet("192.168.0.2", "10.0.0.1")).action).toBe("deny");
+  expect(evaluate([...base, gnp("deny", { selector: "all()" })], packet("192.168.0.2", "10.0.0.1")).action).toBe(
+    "deny",
+  );
 });
 
-test("workloads may not send tunnel packets of their own", () => {
+test("workloads may not send tunnel packets, unless a setting allows it", () => {
   const vxlan = packet("10.0.0.1", "10.0.0.2", { protocol: 17, destinationPort: 4789 });
-  expect(ask(base, vxlan).because).toBe("workload ns/a egress: workloads may not send VXLAN packets");
+  expect(evaluate(base, vxlan).because).toBe("workload ns/a egress: workloads may not send VXLAN packets");
   const setting = make("FelixConfiguration", "default", { allowVXLANPacketsFromWorkloads: true });
-  expect(ask([...base, setting], vxlan).action).toBe("allow");
+  expect(evaluate([...base, setting], vxlan).action).toBe("allow");
 });
 
-test("neither end in the cluster is none of our business", () => {
-  expect(ask(base, packet("8.8.8.8", "9.9.9.9"))).toMatchObject({
+test("a packet with neither end in the cluster is allowed", () => {
+  expect(evaluate(base, packet("8.8.8.8", "9.9.9.9"))).toMatchObject({
     action: "allow",
-    because: "neither end is in this cluster",
+    because: "neither source nor destination is in this cluster",
   });
 });
 
-test("packets read well", () => {
+test("describePacket prints protocol, addresses, ports and ICMP type", () => {
   expect(describePacket(packet("10.0.0.1", "10.0.0.2"))).toBe("tcp 10.0.0.1:40000 → 10.0.0.2:80");
   const ping = {
     source: "fd00::1" as IpAddress,
