@@ -1,5 +1,5 @@
 // What can go wrong between us and a datastore, as types: callers branch on the class, people read the message.
-import { describeValue, type FieldFault, inOneLine, type StoredKey } from "../model/index.ts";
+import { describeValue, type FieldFault, escapeControlCharacters, type StoredKey } from "../model/index.ts";
 
 export type { FieldFault } from "../model/index.ts";
 
@@ -154,7 +154,7 @@ export class UnreadableEntry extends DatastoreError {
     readonly key?: StoredKey,
     options?: ErrorOptions,
   ) {
-    super(`failed to parse datastore entry key=${describeValue(path)}: ${inOneLine(reason)}`, options);
+    super(`failed to parse datastore entry key=${describeValue(path)}: ${escapeControlCharacters(reason)}`, options);
   }
 }
 

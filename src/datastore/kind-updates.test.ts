@@ -16,7 +16,7 @@ test("of one object, ten problems are reported, and that there are more", () => 
     kind: {
       query: { type: "resource", kind: "NetworkPolicy" },
       processor: {
-        restart: nothing,
+        reset: nothing,
         process: (_, report) => {
           for (let i = 0; i < count; i++) report(`rule ${i}`);
           return [];

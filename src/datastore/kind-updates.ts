@@ -73,7 +73,7 @@ export class KindUpdates implements ListAndWatchReceiver<Stored, WatchEvent> {
     // During a repeated list the listener's state is still valid, so the status does not change.
     if (this.#emittedRevisions.size === 0 || this.#isOutage) this.#listener.onStatus("resync");
     this.#isOutage = false;
-    this.#kind.processor.restart();
+    this.#kind.processor.reset();
     this.#missingPaths = new Set(this.#emittedRevisions.keys());
   }
 

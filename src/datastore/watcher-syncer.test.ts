@@ -516,7 +516,7 @@ test("what could not be read from the first is told by its key, as what turns un
   const running = createSyncer("felix", store).run(listener, abort.signal);
   await listener.until(() => listener.status === "in-sync");
   expect(listener.unreadable).toEqual([
-    expect.stringMatching(/^\/calico\/resources\/v3\/projectcalico.org\/ippools\/early: .*no JSON/),
+    expect.stringMatching(/^\/calico\/resources\/v3\/projectcalico.org\/ippools\/early: .*not JSON/),
   ]);
   abort.abort();
   await running;

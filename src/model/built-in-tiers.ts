@@ -1,4 +1,4 @@
-// Tiers every cluster has, in their order; nobody changes or deletes them.
+// Lists the tiers that exist in every cluster, in evaluation order. Users cannot change or delete them.
 
 export const BUILT_IN_TIERS = {
   "kube-admin": { order: 1000, defaultAction: "Pass" },

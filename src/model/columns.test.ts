@@ -18,7 +18,7 @@ function row(kind: KindName, spec: unknown, wide = true, context = {}): string[]
   );
 }
 
-test("DM-030 short names, printed columns and field selectors are the field's", async () => {
+test("DM-030 short names, printed columns and selectable fields are those of Calico", async () => {
   expect(kindOf("HostEndpoint").shortNames).toEqual(["hep", "heps"]);
   expect(kindOf("GlobalNetworkPolicy").shortNames).toEqual(["gnp", "cgnp"]);
   expect(kindOf("BlockAffinity").shortNames).toEqual(["affinity", "affinities"]);
@@ -40,7 +40,7 @@ test("DM-030 short names, printed columns and field selectors are the field's", 
   expect(selectableFields("IPPool")).toEqual(["metadata.name"]);
 });
 
-test("tables name only columns they have", () => {
+test("short and wide tables refer only to existing columns", () => {
   for (const { name } of KINDS) {
     const table = tableOf(name);
     const known = new Set(table?.columns.map((column) => column.heading));
@@ -48,7 +48,7 @@ test("tables name only columns they have", () => {
   }
 });
 
-test("cells read as the original prints them", () => {
+test("cells are formatted as in Calico", () => {
   expect(row("IPPool", { cidr: "10.0.0.0/16", ipipMode: "Never", vxlanMode: "Never", nodeSelector: "all()" })).toEqual([
     "x",
     "10.0.0.0/16",
@@ -83,7 +83,7 @@ test("cells read as the original prints them", () => {
   expect(row("GlobalNetworkSet", { nets: Array(20).fill("10.0.0.0/24") })[1]).toMatch(/^.{77}\.\.\.$/);
 });
 
-test("tiers are listed in their order, which prints as floating point", () => {
+test("tiers are sorted by order, which is printed as a floating-point number", () => {
   const tiers = [
     make("Tier", { order: 1_000_000 }, "noorder"),
     make("Tier", { order: 10_000_000 }, "last"),

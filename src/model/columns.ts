@@ -1,5 +1,5 @@
-// What `calicoctl get` prints of each kind: the columns of its short and wide table, and how a cell reads. Light data:
-// no schema is loaded to print a table.
+// Defines the tables that `calicoctl get` prints for each kind: the columns of the short and the wide table, and the
+// text of each cell. It loads no schemas, so that printing a table does not load zod.
 import type { KindName } from "./kinds.ts";
 import { readTier } from "./readers/tier.ts";
 import { ignoreUnreadable } from "./readers/unreadable.ts";
@@ -7,7 +7,7 @@ import { specFields } from "./resource-fields.ts";
 import type { Resource } from "./resource.ts";
 import { UnreadableValue } from "./stored/unreadable-value.ts";
 
-/** What a cell may depend on besides its resource. */
+/** Inputs of a cell besides its resource. */
 export interface CellContext {
   /** The cluster's AS number, for nodes that have none of their own. */
   readonly defaultAsNumber?: number | "unknown";
@@ -17,13 +17,13 @@ export interface Column {
   readonly cell: (resource: Resource, context: CellContext) => string;
 }
 export interface Table {
-  /** All headings `custom-columns` knows, in the order of the wide table. */
+  /** All columns that `custom-columns` accepts, in the order of the wide table. */
   readonly columns: readonly Column[];
   readonly short: readonly string[];
   readonly wide: readonly string[];
 }
 
-/** Stored values come unchecked here: what a cell needs must have the type it ought to have. */
+/** Fields as stored. They are not validated, so each cell checks the types of the fields that it uses. */
 type Fields = Readonly<Record<string, unknown>>;
 
 const WANTED = {
@@ -40,7 +40,10 @@ const isA = (value: unknown, wanted: Wanted): boolean => {
   return wanted === "number or text" ? type === "number" || type === "string" : type === wanted;
 };
 
-/** The field when it has that type, or nothing when it is absent; `UnreadableValue` when it is something else. */
+/**
+ * Returns the field, or undefined if it is absent.
+ * @throws UnreadableValue if the field has another type
+ */
 function fieldOf(fields: Fields, field: string, wanted: Wanted, where = "spec"): unknown {
   const value = fields[field] ?? undefined;
   if (value === undefined || isA(value, wanted)) return value;
@@ -62,7 +65,7 @@ const at = (heading: string, field: string, absent = "", wanted: Wanted = "strin
 });
 const flag = (heading: string, field: string, absent = "false") => at(heading, field, absent, "boolean");
 const number = (heading: string, field: string, absent: string) => at(heading, field, absent, "number");
-/** Older programs let it be text, `1.10`. */
+/** Old versions of Calico also stored AS numbers as text, such as `1.10`. */
 const asNumber = (heading: string, absent: string) => at(heading, "asNumber", absent, "number or text");
 const float = (heading: string, field: string): Column => ({
   heading,
@@ -82,7 +85,7 @@ const count = (heading: string, field: string): Column => ({
 const NAME: Column = { heading: "NAME", cell: (resource) => resource.metadata.name };
 const NAMESPACE: Column = { heading: "NAMESPACE", cell: (resource) => resource.metadata.namespace ?? "" };
 
-/** Text after which a list is cut. */
+/** Longer lists are truncated to this number of characters. */
 const LIST_LIMIT = 80;
 
 const policy = [NAME, at("TIER", "tier", "default"), float("ORDER", "order"), at("SELECTOR", "selector")];
@@ -209,10 +212,10 @@ const TABLES: Partial<Record<KindName, Table>> = {
   ),
 };
 
-/** The kind's table; nothing for kinds that are never listed. */
+/** Returns undefined for kinds that are never listed. */
 export const tableOf = (kind: KindName): Table | undefined => TABLES[kind];
 
-/** The order rows come in: tiers by their order, all others as the datastore has them, by namespace and name. */
+/** Sorts tiers by their order. Other kinds keep the order of the datastore, by namespace and name. */
 export function sortRows(kind: KindName, resources: readonly Resource[]): readonly Resource[] {
   if (kind !== "Tier") return resources;
   const order = (resource: Resource) => readTier(resource, ignoreUnreadable).order ?? Number.POSITIVE_INFINITY;
@@ -224,7 +227,7 @@ function show(value: unknown, absent: string): string {
   return String(value);
 }
 
-/** A floating-point number as Go prints it: `1e+06` from a million on. */
+/** Formats a floating-point number as in Go: `1e+06` from one million on. */
 export function showFloat(value: number): string {
   const exponent = value === 0 ? 0 : Number(value.toExponential().split("e")[1]);
   if (exponent >= -4 && exponent < 6) return String(value);

@@ -1,4 +1,4 @@
-// The data model's front door. Light: schemas (zod) are loaded only by who validates, through `loadSchemas`.
+// Exports the data model. Schemas, and zod with them, are loaded only by programs that call `loadSchemas`.
 export * from "./built-in-tiers.ts";
 export * from "./columns.ts";
 export * from "./stored/derived.ts";
@@ -44,7 +44,7 @@ export { UnreadableValue } from "./stored/unreadable-value.ts";
 export { isValueError, type ReportProblem } from "./validation/value-error.ts";
 export * from "./workload-name.ts";
 
-/** The schemas, and zod with them: a few milliseconds, so only where something is validated. */
+/** Loads the schemas and zod. This takes a few milliseconds, so only programs that validate resources call it. */
 export const loadSchemas = () => import("./validation/schemas.ts");
-/** The custom resource definitions, made from the schemas. */
+/** Loads the generator of custom resource definitions. */
 export const loadCustomResourceDefinitions = () => import("./kinds/crd.ts");

@@ -1,10 +1,11 @@
-// The owner of a workload's host interface, which the CNI plugin stores as the interface's alias (`ip link` shows it). GC finds
-// by it what a killed ADD left, without a right in any datastore. ADD and Felix use it if two workloads have one interface name.
+// Encodes the owner of a workload's host interface as the interface's alias, which `ip link` shows. The CNI plugin sets
+// it. CNI GC uses it to find interfaces that a killed ADD left behind, without access to a datastore. ADD and Felix use
+// it to resolve conflicts between two workloads with the same interface name.
 
 export interface InterfaceOwner {
   readonly network: string;
   readonly containerId: string;
-  /** In Kubernetes. */
+  /** Set only in Kubernetes. */
   readonly pod?: { readonly namespace: string; readonly name: string };
   /** In place of `pod` if the alias would be too long: SHA-256 of `NAMESPACE/POD`. */
   readonly podHash?: string;
@@ -12,12 +13,12 @@ export interface InterfaceOwner {
 
 const FIRST_WORD = "calico";
 const HASH_PREFIX = "sha256:";
-/** The kernel stores no more. */
+/** The kernel's limit: IFALIASZ less the terminating zero. */
 const MAX_BYTES = 255;
 
 /**
- * `calico NETWORK CONTAINER NAMESPACE/POD`, or `calico NETWORK CONTAINER sha256:HASH` if that is too long; undefined if the
- * network and the container alone are too long.
+ * Returns `calico NETWORK CONTAINER NAMESPACE/POD`, or `calico NETWORK CONTAINER sha256:HASH` if that is too long;
+ * undefined if the network and the container alone are too long.
  */
 export function interfaceAlias({ network, containerId, pod }: Omit<InterfaceOwner, "podHash">): string | undefined {
   const container = `${FIRST_WORD} ${network} ${containerId}`;
@@ -29,7 +30,7 @@ export function interfaceAlias({ network, containerId, pod }: Omit<InterfaceOwne
   return aliases.find((alias) => Buffer.byteLength(alias) <= MAX_BYTES);
 }
 
-/** Undefined for an interface that the CNI plugin of calico-ts did not create. */
+/** Returns undefined for the alias of an interface that the CNI plugin of calico-ts did not create. */
 export function parseInterfaceAlias(alias: string | undefined): InterfaceOwner | undefined {
   const [first, network = "", containerId = "", pod, ...more] = (alias ?? "").split(" ");
   if (first !== FIRST_WORD || network === "" || containerId === "" || more.length > 0) return undefined;

@@ -1,5 +1,5 @@
-// The kinds there are: their names, scope and spellings. Light on purpose: commands and the CNI plugin read this
-// table without loading a schema. Schemas stand in kinds/, one file per kind.
+// Lists all kinds with their plural and short names and their scope. calicoctl and the CNI plugin use this table, so it
+// loads no schemas; those are in kinds/, one file per kind.
 
 export type KindName =
   | "IPPool"
@@ -28,7 +28,7 @@ export type KindName =
   | "BlockAffinity"
   | "IPAMHandle"
   | "LiveMigration"
-  // Kubernetes' own objects, read-only, on syncer streams
+  // Kubernetes' own kinds, which syncers emit and nothing writes
   | "KubernetesNetworkPolicy"
   | "KubernetesClusterNetworkPolicy"
   | "KubernetesEndpointSlice"
@@ -39,9 +39,9 @@ export interface Kind {
   readonly plural: string;
   readonly namespaced: boolean;
   readonly shortNames: readonly string[];
-  /** Served to users by the v3 API; the rest is internal to syncers. */
+  /** True if users can access it through the v3 API; other kinds are internal to syncers. */
   readonly served: boolean;
-  /** Its status is written apart from its spec. */
+  /** True if the status is a subresource, which is written separately from the spec. */
   readonly hasStatus: boolean;
 }
 
@@ -96,14 +96,14 @@ const BY_PLURAL = new Map(KINDS.map((k) => [k.plural, k]));
 
 export function kindOf(name: KindName): Kind {
   const found = BY_NAME.get(name);
-  if (found === undefined) throw new Error(`no kind ${name}`);
+  if (found === undefined) throw new Error(`unknown kind ${name}`);
   return found;
 }
 
 export const findKind = (name: string): Kind | undefined => BY_NAME.get(name as KindName);
 export const findKindByPlural = (plural: string): Kind | undefined => BY_PLURAL.get(plural);
 
-/** The status a reader sees, and the other datastores keep, although nobody has written one. */
+/** The status that readers receive, and that datastores other than Kubernetes store, before one is written. */
 export const INITIAL_STATUS: Readonly<Partial<Record<KindName, object>>> = {
   Tier: {},
   KubeControllersConfiguration: {},
@@ -123,7 +123,7 @@ const TIERED: readonly KindName[] = [
 ];
 const BY_NAMESPACE: readonly KindName[] = ["NetworkPolicy", "NetworkSet", "StagedNetworkPolicy"];
 
-/** What a list can be narrowed by besides labels. */
+/** Returns the fields that field selectors can use. */
 export function selectableFields(kind: KindName): readonly string[] {
   const fields = ["metadata.name"];
   if (BY_NAMESPACE.includes(kind)) fields.push("metadata.namespace");

@@ -1,13 +1,13 @@
-// Labels with a meaning of their own.
+// Defines the names of labels and profiles that Calico derives from namespaces, service accounts and pods.
 
 export const NAMESPACE_LABEL = "projectcalico.org/namespace";
 export const SERVICE_ACCOUNT_LABEL = "projectcalico.org/serviceaccount";
 export const ORCHESTRATOR_LABEL = "projectcalico.org/orchestrator";
 export const TIER_LABEL = "projectcalico.org/tier";
-/** Behind `pcns.` or `pcsa.` only: the namespace's or service account's own name. */
+/** The name of a namespace or service account; used only with the prefix `pcns.` or `pcsa.`. */
 export const NAME_LABEL = "projectcalico.org/name";
 
-/** A namespace's labels come to its endpoints under this prefix, a service account's under the other. */
+/** Endpoints inherit the labels of their namespace and service account with these prefixes. */
 export const NAMESPACE_PREFIX = "pcns.";
 export const SERVICE_ACCOUNT_PREFIX = "pcsa.";
 export const NAMESPACE_PROFILE = "kns.";
@@ -20,14 +20,14 @@ export const SYSTEM_LABEL_PREFIXES: readonly string[] = [NAMESPACE_PREFIX, SERVI
 export const isSystemLabel = (name: string): boolean =>
   SYSTEM_LABELS.includes(name) || SYSTEM_LABEL_PREFIXES.some((prefix) => name.startsWith(prefix));
 
-/** The same map under prefixed names. */
+/** Returns a copy with the prefix added to each name. */
 export function prefixed(prefix: string, labels: Readonly<Record<string, string>>): Record<string, string> {
   const result: Record<string, string> = {};
   for (const name in labels) result[prefix + name] = labels[name] ?? "";
   return result;
 }
 
-/** The map itself if nothing is removed, as for almost all endpoints. */
+/** Returns the map itself if nothing is removed, which is the case for almost all endpoints. */
 export function withoutLabels(
   labels: Readonly<Record<string, string>>,
   isRemoved: (name: string) => boolean,

@@ -1,5 +1,5 @@
-// Pools in custom resources of the first releases said `ipip: {enabled, mode}` and `nat-outgoing` in place of ipipMode
-// and natOutgoing. Read, never written.
+// Reads pool fields of the first Calico releases: custom resources had `ipip: {enabled, mode}` and `nat-outgoing`
+// instead of `ipipMode` and `natOutgoing`. calico-ts never writes them.
 
 type Fields = Readonly<Record<string, unknown>>;
 

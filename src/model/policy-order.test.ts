@@ -3,7 +3,7 @@ import fc from "fast-check";
 import type { PolicyKind } from "./keys/keys.ts";
 import { comparePolicies, compareTiers } from "./policy-order.ts";
 
-test("DM-042 tiers come by order, then name; without order last", () => {
+test("DM-042 tiers are sorted by order, then by name; tiers without order come last", () => {
   const tiers = [
     { name: "z", order: 1 },
     { name: "none" },
@@ -15,7 +15,7 @@ test("DM-042 tiers come by order, then name; without order last", () => {
   expect(tiers.toSorted(compareTiers).map((tier) => tier.name)).toEqual(["neg", "z", "a", "b", "also-none", "none"]);
 });
 
-test("DM-042 policies come by order, ties by name/namespace/kind", () => {
+test("DM-042 policies are sorted by order, then by name/namespace/kind", () => {
   const policy = (name: string, namespace: string, kind: PolicyKind, order?: number) => ({
     name,
     namespace,
@@ -40,7 +40,7 @@ test("DM-042 policies come by order, ties by name/namespace/kind", () => {
   ]);
 });
 
-test("DM-042 the order is the same however the policies arrived", () => {
+test("DM-042 the sorted order does not depend on the input order", () => {
   const arbitrary = fc.record({
     name: fc.constantFrom("a", "b", "a-b"),
     namespace: fc.constantFrom("", "ns", "ns2"),

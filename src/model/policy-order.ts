@@ -1,5 +1,6 @@
-// The order policy is evaluated in: tiers by their order, then name; within a tier policies by their order, then by
-// `name/namespace/kind`, so that equal orders have one result everywhere. No order counts as after all others.
+// Defines the evaluation order of policy: tiers by order, then by name; policies of a tier by order, then by
+// `name/namespace/kind`, so that policies with equal order are evaluated in the same sequence on every node. Tiers and
+// policies without an order come last.
 import type { PolicyKey } from "./keys/keys.ts";
 
 export interface Ordered {

@@ -1,11 +1,11 @@
-// The fields of a resource as stored, and copies of a resource with some of them changed. All other fields stay, including
-// those that this program does not know.
+// Reads the fields of a resource as stored, and copies a resource with some fields changed. All other fields are kept,
+// including those that this version does not define.
 import type { KindName } from "./kinds.ts";
 import type { Resource } from "./resource.ts";
 
 type Fields = Readonly<Record<string, unknown>>;
 
-/** For code that compares, shows or merges fields. Code that uses their values calls the reader of the kind. */
+/** For code that compares, prints or merges fields. Code that uses their values calls the reader of the kind. */
 export const specFields = (resource: { readonly spec?: unknown }): Fields => fieldsOf(resource.spec);
 
 /** Replaces fields of the spec; a field that is undefined is removed. */

@@ -1,4 +1,4 @@
-// The shape all v3 resources share. Specs are typed per kind by the schemas in kinds/.
+// Defines the structure that all v3 resources have in common. The schemas in kinds/ define the type of each spec.
 import type { KindName } from "./kinds.ts";
 
 export const API_VERSION = "projectcalico.org/v3";
@@ -29,7 +29,7 @@ export interface Metadata {
   readonly finalizers?: readonly string[];
 }
 
-/** Any v3 resource. Narrow the spec with the kind's own type, such as `IPPool`. */
+/** Any v3 resource. Narrow the spec with the type of the kind, such as `IPPoolResource`. */
 export interface Resource<K extends KindName = KindName, Spec = unknown, Status = unknown> {
   readonly apiVersion: string;
   readonly kind: K;

@@ -1,4 +1,5 @@
-// Every kind's resource type, by name: `ResourceOf<"IPPool">`. Types only: schemas load with `loadSchemas`.
+// Maps the name of each kind to its resource type: `ResourceOf<"IPPool">`. This file contains only types; `loadSchemas`
+// loads the schemas.
 import type { KindName } from "./kinds.ts";
 import type { BGPConfigurationResource } from "./kinds/bgp-configuration.ts";
 import type { BGPFilterResource } from "./kinds/bgp-filter.ts";
@@ -28,7 +29,7 @@ import type { TierResource } from "./kinds/tier.ts";
 import type { WorkloadEndpointResource } from "./kinds/workload-endpoint.ts";
 import type { Resource } from "./resource.ts";
 
-/** Kinds that have a schema of ours. */
+/** Kinds with a typed spec. */
 export interface ResourceTypes {
   IPPool: IPPoolResource;
   IPReservation: IPReservationResource;
@@ -58,7 +59,7 @@ export interface ResourceTypes {
   LiveMigration: LiveMigrationResource;
 }
 
-/** A kind's resource; kinds that are Kubernetes' own come with their spec untyped. */
+/** The resource type of a kind. The spec of Kubernetes' own kinds is not typed. */
 export type ResourceOf<K extends KindName> = K extends keyof ResourceTypes ? ResourceTypes[K] : Resource<K>;
 export type SpecOf<K extends KindName> = ResourceOf<K>["spec"];
 /** Kinds whose resources are validated by a schema. */

@@ -1,6 +1,11 @@
-// One rule of a v3 policy or profile in the form calculations need. What makes no sense must never let more through than
-// its author meant, and is reported. A Deny rule loses the part and denies more. So does a Pass rule, which becomes one:
-// what follows it was not meant for its packets. An Allow or Log rule is left out. An action nobody knows counts as Deny.
+// Converts a rule of a v3 policy or profile to the form that the calculation graph uses. An invalid condition is
+// reported, and must never make the policy allow more than its author intended:
+//
+//   action          effect of an invalid condition
+//   Deny            the condition is ignored, so the rule denies more packets
+//   Pass            the rule becomes such a Deny rule: later rules of the tier were not meant for its packets
+//   Allow, Log      the rule is ignored
+//   unknown action  the rule is treated as Deny
 import { type Cidr, tryParseCidr } from "../lib/ip/ip.ts";
 import type { JsonReader } from "../lib/encoding/json-reader.ts";
 import { describeJson, type Json } from "../lib/encoding/lossless-json.ts";
@@ -32,18 +37,18 @@ export function convertRules(
 }
 
 export function convertRule(rule: JsonReader, namespace: string | undefined, report: ReportProblem): Rule | undefined {
-  const said = ACTIONS.get(rule.raw("action"));
-  if (said === undefined) report(`${rule.at("action")}: want Allow, Deny, Log or Pass: counts as Deny`);
-  const action = said ?? "deny";
-  const closes = action === "deny" || action === "next-tier";
-  let isWhole = true;
-  const attempt = <T>(part: () => T): T | undefined => {
+  const knownAction = ACTIONS.get(rule.raw("action"));
+  if (knownAction === undefined) report(`${rule.at("action")}: want Allow, Deny, Log or Pass: treated as Deny`);
+  const action = knownAction ?? "deny";
+  const mayBecomeDeny = action === "deny" || action === "next-tier";
+  let isComplete = true;
+  const attempt = <T>(convert: () => T): T | undefined => {
     try {
-      return part();
+      return convert();
     } catch (error) {
       if (!isValueError(error)) throw error;
-      report(`${error.message}: ${closes ? "denied without regard to it" : "rule left out"}`);
-      isWhole = false;
+      report(`${error.message}: ${mayBecomeDeny ? "condition ignored, the rule denies more packets" : "rule ignored"}`);
+      isComplete = false;
       return undefined;
     }
   };
@@ -52,10 +57,10 @@ export function convertRule(rule: JsonReader, namespace: string | undefined, rep
     const entity = attempt(() => rule.object(name));
     if (entity === undefined) return {};
     const converted = convertSide(entity, namespace, attempt);
-    // Of another protocol's packets the same bytes are something else, and would be let pass for it.
-    const isLost = attempt(() => checkPortNumbers(entity, converted, protocol)) === undefined;
-    const { ports: _lost, ...rest } = converted;
-    return isLost ? rest : converted;
+    // In packets of a protocol without ports, the same bytes have another meaning and could match by accident.
+    const hasInvalidPorts = attempt(() => checkPortNumbers(entity, converted, protocol)) === undefined;
+    const { ports: _ignored, ...rest } = converted;
+    return hasInvalidPorts ? rest : converted;
   };
   const converted: Rule = {
     action,
@@ -87,14 +92,14 @@ export function convertRule(rule: JsonReader, namespace: string | undefined, rep
       attempt(() => rule.object("metadata")?.map("annotations")),
     ),
   };
-  // Kernels do not read HTTP. Who counts on it must hear that the whole connection passes.
-  if (isWhole && converted.http !== undefined && action === "allow")
-    report(`${rule.at("http")} is not enforced: the rule allows without regard to it`);
-  if (isWhole) return converted;
-  return closes ? { ...converted, action: "deny" } : undefined;
+  // The kernel does not parse HTTP, so the rule allows the whole connection.
+  if (isComplete && converted.http !== undefined && action === "allow")
+    report(`${rule.at("http")} is not enforced: the rule allows the whole connection`);
+  if (isComplete) return converted;
+  return mayBecomeDeny ? { ...converted, action: "deny" } : undefined;
 }
 
-/** Throws where numbers of ports are asked for of what has none. */
+/** @throws WrongShape if a rule matches port numbers of a protocol without ports */
 function checkPortNumbers(entity: JsonReader, side: RuleSide, protocol: RuleProtocol | undefined): true {
   const hasNumber = (side.ports ?? []).some((port) => !("name" in port));
   if (hasNumber && !WITH_PORTS.has(protocol)) entity.fail("ports", "protocol TCP, UDP or SCTP in the rule");
@@ -115,7 +120,7 @@ function convertSide(entity: JsonReader, namespace: string | undefined, attempt:
   const notSelector = attempt(() =>
     original.notSelector === undefined ? undefined : ParsedSelector.parse(original.notSelector),
   );
-  const shown = {
+  const originalFields = {
     ...optional("selector", original.selector),
     ...optional("namespaceSelector", original.namespaceSelector),
     ...optional("notSelector", original.notSelector),
@@ -148,7 +153,7 @@ function convertSide(entity: JsonReader, namespace: string | undefined, attempt:
     ...(service === undefined
       ? {}
       : { service: { name: service.name, namespace: service.namespace ?? namespace ?? "" } }),
-    ...(Object.keys(shown).length === 0 ? {} : { original: shown }),
+    ...(Object.keys(originalFields).length === 0 ? {} : { original: originalFields }),
   };
 }
 
@@ -163,7 +168,7 @@ function originalOf(entity: JsonReader): EntitySelectors {
   };
 }
 
-/** Whoever asks for a service must say which: one without a name would be every peer. */
+/** The service's name is required: without it, the rule would match every peer. */
 function serviceOf(entity: JsonReader): { readonly name: string; readonly namespace?: string } | undefined {
   const services = entity.object("services");
   if (services === undefined) return undefined;
@@ -187,7 +192,7 @@ function portsOf(entity: JsonReader, name: "ports" | "notPorts"): readonly RuleP
   );
 }
 
-/** A number, digits, `min:max` or a name; undefined when it is none. */
+/** Parses a number, digits, `min:max` or a port name. Returns undefined for any other value. */
 function parseRulePort(value: Json): RulePort | undefined {
   if (typeof value === "number") return rangeOf(value, value);
   if (typeof value !== "string") return undefined;
@@ -214,7 +219,7 @@ function protocolOf(rule: JsonReader, name: "protocol" | "notProtocol"): RulePro
 
 const PROTOCOLS: ReadonlySet<string> = new Set(["tcp", "udp", "icmp", "icmpv6", "sctp", "udplite"]);
 
-/** Names in small letters, digits as a number; undefined when it is no protocol. */
+/** Returns names in lower case and digits as a number; undefined if the value is not a protocol. */
 export function parseRuleProtocol(value: Json): RuleProtocol | undefined {
   if (typeof value === "number") return Number.isInteger(value) && value >= 1 && value <= 255 ? value : undefined;
   if (typeof value !== "string") return undefined;

@@ -1,5 +1,5 @@
-// Accepted and refused resources as the original has them, when its recordings stand beside the checkout. A case is
-// equal when it equals either recorded version.
+// Compares validation with recordings of Calico, if they exist next to the checkout. A release and the master branch
+// were recorded; a case passes if the result equals either.
 import { describe, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -21,17 +21,17 @@ interface Case extends Recording {
 
 const folder = join(import.meta.dir, "../../../shared/golden/validation");
 
-/** What a schema alone cannot know, or what we do better; each with its reason. */
-const ELSEWHERE: Readonly<Record<string, string>> = {
+/** Cases that are not checked here, because another part of calico-ts checks them or because it differs on purpose. */
+const EXCLUDED: Readonly<Record<string, string>> = {
   "IPPool/overlap inside": "needs the other pools: the client checks",
   "BGPPeer/filter missing": "needs the other resources: the client checks",
   "GlobalNetworkPolicy/tier unknown": "needs the other resources: the client checks",
-  "Profile/default allow name": "the client knows the built-in profile",
-  "NetworkPolicy/name knp prefix": "the command refuses to write Kubernetes' own policies",
+  "Profile/default allow name": "the client checks for the built-in profile",
+  "NetworkPolicy/name knp prefix": "calicoctl rejects writes of Kubernetes' own policies",
   "WorkloadEndpoint/name mismatch": "the client computes the name",
   "WorkloadEndpoint/missing pod": "the client computes the name",
   "BGPConfiguration/as max": "AS numbers above 2147483647 exist",
-  "FelixConfiguration/duration ms": "fractions of a second are durations too",
+  "FelixConfiguration/duration ms": "calico-ts accepts fractions of a second",
   "GlobalNetworkPolicy/rule services ingress source with ports": "an unquoted n is the letter n",
   "GlobalNetworkPolicy/rule services namespace unquoted n": "an unquoted n is the letter n",
   "CalicoNodeStatus/ok": "an unquoted n is the letter n",
@@ -63,14 +63,13 @@ function fits(got: Recording, want: Recording): boolean {
   return !got.accepted || want.stored === undefined || same(got.stored, want.stored);
 }
 
-if (!existsSync(folder))
-  test.skip("recordings are not beside this checkout", () => {}); // nothing to read
+if (!existsSync(folder)) test.skip("no recordings next to this checkout", () => {});
 else
   for (const file of readdirSync(folder).filter((name) => name.endsWith(".json")))
     describe(`recorded validation of ${file.replace(".json", "")}`, () => {
       const { group, cases } = JSON.parse(readFileSync(join(folder, file), "utf8")) as { group: string; cases: Case[] };
       for (const recorded of cases) {
-        if (ELSEWHERE[`${group}/${recorded.name}`] !== undefined) continue;
+        if (EXCLUDED[`${group}/${recorded.name}`] !== undefined) continue;
         test(`DM-143 ${recorded.name}`, async () => {
           const got = await outcome(recorded.yaml);
           const unknown = /Unknown resource type/.test(recorded.error ?? "") && recorded.master !== undefined;

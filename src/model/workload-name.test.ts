@@ -9,7 +9,7 @@ import {
   workloadNameMatches,
 } from "./workload-name.ts";
 
-describe("DM-058 a workload endpoint's name", () => {
+describe("DM-058 the name of a workload endpoint", () => {
   const names = [
     [{ node: "node-1", orchestrator: "k8s", pod: "pod-name", endpoint: "eth0" }, "node--1-k8s-pod--name-eth0"],
     [{ node: "n", orchestrator: "cni", containerID: "a1b2", endpoint: "eth0" }, "n-cni-a1b2-eth0"],
@@ -25,7 +25,7 @@ describe("DM-058 a workload endpoint's name", () => {
       expect(name).toStartWith(workloadEndpointPrefix(fields));
     });
 
-  test("is refused where a part is missing or ends in a dash", () => {
+  test("cannot be built if a part is missing or ends with a dash", () => {
     expect(() => workloadEndpointName({ node: "n", orchestrator: "k8s", endpoint: "e" })).toThrow(
       "pod: field should be assigned",
     );
@@ -35,7 +35,7 @@ describe("DM-058 a workload endpoint's name", () => {
     expect(() => workloadEndpointPrefix({ orchestrator: "k8s" })).toThrow("node: field should be assigned");
   });
 
-  test("prefixes end at the first part not given", () => {
+  test("has a prefix that ends at the first part that is not given", () => {
     expect(workloadEndpointPrefix({ node: "node-1" })).toBe("node--1-");
     expect(workloadEndpointPrefix({ node: "n", orchestrator: "k8s" })).toBe("n-k8s-");
     expect(workloadEndpointPrefix({ node: "n", orchestrator: "k8s", endpoint: "eth0" })).toBe("n-k8s-");
@@ -43,10 +43,10 @@ describe("DM-058 a workload endpoint's name", () => {
   });
 
   for (const name of ["", "a", "a-b-c", "a-b-c-d-e", "a-b--c-d"])
-    test(`${JSON.stringify(name)} is none`, () => expect(parseWorkloadEndpointName(name)).toBeUndefined());
+    test(`does not parse: ${JSON.stringify(name)}`, () => expect(parseWorkloadEndpointName(name)).toBeUndefined());
 
   const part = fc.stringMatching(/^[a-z0-9]([a-z0-9.-]{0,6}[a-z0-9])?$/);
-  test("law: parsing inverts building", () =>
+  test("property: parsing inverts building", () =>
     fc.assert(
       fc.property(part, part, part, (node, pod, endpoint) => {
         expect(parseWorkloadEndpointName(workloadEndpointName({ node, orchestrator: "k8s", pod, endpoint }))).toEqual({
@@ -59,7 +59,7 @@ describe("DM-058 a workload endpoint's name", () => {
     ));
 });
 
-test("DM-059 the status file's name escapes each part as in a URL path", () => {
+test("DM-059 the name of the status file escapes each part as in a URL path", () => {
   const key = { orchestrator: "k8s", workload: "default/pod", endpoint: "eth0" };
   expect(endpointStatusFileName(key)).toBe("k8s default%2Fpod eth0");
   expect(endpointStatusFileName({ orchestrator: "a b", workload: "$&+=:@", endpoint: "!'()*" })).toBe(

@@ -1,15 +1,15 @@
-// A workload endpoint's name: the parts that identify it, each with `-` doubled, joined by `-`, so that names of one node
-// sort together and can be listed by prefix.
+// Builds and parses the names of workload endpoints: node, orchestrator, workload and endpoint, joined by `-`. A `-`
+// inside a part is doubled. The endpoints of a node can therefore be listed by prefix.
 
 export interface WorkloadIdentity {
   readonly node: string;
   readonly orchestrator: string;
-  /** Kubernetes' pod, CNI's container ID, or the workload as its orchestrator calls it. */
+  /** The pod in Kubernetes, the container ID for `cni`, otherwise the orchestrator's name of the workload. */
   readonly workload: string;
   readonly endpoint: string;
 }
 
-/** The fields of a WorkloadEndpoint's spec that its name is made of. */
+/** The fields of a WorkloadEndpoint's spec from which its name is built. */
 export interface WorkloadNameFields {
   readonly node?: string;
   readonly orchestrator?: string;
@@ -25,11 +25,11 @@ export class WorkloadNameError extends Error {
     readonly field: string,
     readonly reason: string,
   ) {
-    super(`cannot make a workload endpoint's name: ${field}: ${reason}`);
+    super(`cannot build the name of a workload endpoint: ${field}: ${reason}`);
   }
 }
 
-/** Where each orchestrator keeps the workload's name. */
+/** Returns the field that contains the workload's name. */
 const workloadFieldOf = (orchestrator: string): "pod" | "containerID" | "workload" =>
   orchestrator === "k8s" ? "pod" : orchestrator === "cni" ? "containerID" : "workload";
 
@@ -42,7 +42,7 @@ export function workloadEndpointName(fields: WorkloadNameFields): string {
     .join("-");
 }
 
-/** How all names begin that have these parts. Ends at the first part that is not given; the node always is. */
+/** Returns the common prefix of all names with these parts, up to the first part that is not given. Requires `node`. */
 export function workloadEndpointPrefix(fields: WorkloadNameFields): string {
   if (fields.node === undefined || fields.node === "") throw new WorkloadNameError("node", "field should be assigned");
   let prefix = "";
@@ -53,7 +53,7 @@ export function workloadEndpointPrefix(fields: WorkloadNameFields): string {
   return prefix;
 }
 
-/** Undefined for a name that is none: not four parts, or one of them empty. */
+/** Returns undefined if the name does not have four parts, or if one of them is empty. */
 export function parseWorkloadEndpointName(name: string): WorkloadIdentity | undefined {
   const parts = splitSegments(name);
   const [node = "", orchestrator = "", workload = "", endpoint = ""] = parts;
@@ -61,7 +61,7 @@ export function parseWorkloadEndpointName(name: string): WorkloadIdentity | unde
   return { node, orchestrator, workload, endpoint };
 }
 
-/** Whether a name has these parts; what is not given matches anything. */
+/** Whether a name has these parts. A part that is not given matches anything. */
 export function workloadNameMatches(name: string, fields: WorkloadNameFields): boolean {
   const identity = parseWorkloadEndpointName(name);
   if (identity === undefined) return false;
@@ -83,7 +83,7 @@ function escapeSegment(field: string, value: string): string {
   return value.replaceAll("-", "--");
 }
 
-/** Splits at single dashes and undoubles the others. */
+/** Splits at single dashes, and replaces double dashes by single ones. */
 function splitSegments(name: string): readonly string[] {
   const parts: string[] = [];
   let part = "";
@@ -102,7 +102,7 @@ function splitSegments(name: string): readonly string[] {
   return parts;
 }
 
-/** The file that tells of this endpoint in the status folder: `k8s default%2Fpod eth0`. */
+/** Returns the endpoint's file name in the endpoint status directory: `k8s default%2Fpod eth0`. */
 export function endpointStatusFileName(key: {
   readonly orchestrator: string;
   readonly workload: string;
@@ -111,7 +111,7 @@ export function endpointStatusFileName(key: {
   return [key.orchestrator, key.workload, key.endpoint].map(escapePathSegment).join(" ");
 }
 
-/** As URLs escape a path segment: what may stand there stays (`$&+=:@`), the rest becomes %XX. */
+/** Escapes a path segment as in URLs: the characters `$&+=:@` are allowed there and not escaped. */
 function escapePathSegment(text: string): string {
   return encodeURIComponent(text)
     .replaceAll(/%(24|26|2B|3D|3A|40)/g, (escaped) => decodeURIComponent(escaped))

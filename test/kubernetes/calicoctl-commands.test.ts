@@ -153,7 +153,7 @@ suite("doctor names policies of Kubernetes that Felix does not enforce as they a
   const { stdout, exitCode } = await run("doctor --no-host");
   expect(exitCode).toBe(3);
   expect(stdout).toContain("Kubernetes ClusterNetworkPolicy to-nodes is not enforced as it is written");
-  expect(stdout).toContain("rule left out");
+  expect(stdout).toContain("rule ignored");
 }, 60_000);
 
 suite("kubectl shows the same columns on the custom resources", async () => {

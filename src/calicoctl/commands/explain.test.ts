@@ -94,7 +94,7 @@ test("explain reports and skips invalid objects", async () => {
   const answer = await line.run("explain", "shop/web", "shop/db", "--from", from);
   expect(answer.code).toBe(0);
   expect(answer.err).toMatch(
-    /^Skipped: .*all\.yaml: document 4, line \d+: spec\.selector = '==' \(is no selector: .*\)\n$/,
+    /^Skipped: .*all\.yaml: document 4, line \d+: spec\.selector = '==' \(is not a selector: .*\)\n$/,
   );
 });
 

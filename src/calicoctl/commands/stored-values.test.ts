@@ -137,7 +137,7 @@ test("what is no JSON can be deleted, of every kind that clears up behind itself
     ["node", "n"],
     ["tier", "t"],
   ] as const) {
-    expect((await line.run("get", kind)).err).toContain(`/${name}: no JSON`);
+    expect((await line.run("get", kind)).err).toContain(`/${name}: not JSON`);
     expect(await line.run("delete", kind, name)).toMatchObject({ code: 0, err: "" });
     expect((await line.run("get", kind, name)).err).toContain("resource does not exist");
   }

@@ -173,8 +173,8 @@ describe("policies that Felix does not enforce as they are written", () => {
         problem: "GlobalNetworkPolicy x is not enforced as it is written",
         cause: "2 parts of it are invalid; Felix ignores or replaces them so that no additional traffic is allowed",
         evidence: [
-          "spec.ingress[0].action: want Allow, Deny, Log or Pass: counts as Deny",
-          "spec.ingress[1].protocol: want a protocol's name or a number from 1 to 255: rule left out",
+          "spec.ingress[0].action: want Allow, Deny, Log or Pass: treated as Deny",
+          "spec.ingress[1].protocol: want a protocol's name or a number from 1 to 255: rule ignored",
         ],
         fix: "calicoctl get globalnetworkpolicy x -o yaml, correct it, and calicoctl apply, which rejects invalid values",
       },
@@ -194,7 +194,7 @@ describe("policies that Felix does not enforce as they are written", () => {
       {
         severity: "warning",
         problem: "Kubernetes ClusterNetworkPolicy x is not enforced as it is written",
-        evidence: [expect.stringContaining("rule left out")],
+        evidence: [expect.stringContaining("rule ignored")],
         fix: expect.stringContaining("kubectl edit clusternetworkpolicy x"),
       },
     ]);

@@ -25,8 +25,8 @@ test("a stored NetworkSet with labels that claim another namespace is reported w
       object: "NetworkSet(evil/x)",
       problem: "NetworkSet evil/x is not enforced as it is written",
       evidence: [
-        "metadata.labels.pcns.kubernetes.io/metadata.name: only the system sets this label: left out",
-        "metadata.labels.projectcalico.org/serviceaccount: only the system sets this label: left out",
+        "metadata.labels.pcns.kubernetes.io/metadata.name: only the system sets this label: ignored",
+        "metadata.labels.projectcalico.org/serviceaccount: only the system sets this label: ignored",
       ],
       fix: "calicoctl get networkset x -n evil -o yaml, correct it, and calicoctl apply, which rejects invalid values",
     },

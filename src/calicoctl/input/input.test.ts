@@ -184,12 +184,12 @@ const bad: { name: string; text: string | Uint8Array; want: RegExp }[] = [
   {
     name: "a selector of several lines",
     text: `apiVersion: projectcalico.org/v3\nkind: GlobalNetworkPolicy\nmetadata: {name: a}\nspec:\n  selector: |\n    a == "b" &&\n    c == "d"\n`,
-    want: /line 5: spec\.selector = 'a == "b" &&\\nc == "d"\\n' \(is no selector: .*at character 12\)/,
+    want: /line 5: spec\.selector = 'a == "b" &&\\nc == "d"\\n' \(is not a selector: .*at character 12\)/,
   },
   {
     name: "a namespace that is a path",
     text: `apiVersion: projectcalico.org/v3\nkind: NetworkPolicy\nmetadata:\n  name: a\n  namespace: x/../y\nspec: {}\n`,
-    want: /line 5: metadata\.namespace = 'x\/\.\.\/y' \(holds a \/, which no name may\)/,
+    want: /line 5: metadata\.namespace = 'x\/\.\.\/y' \(contains a \/, which is not allowed in names\)/,
   },
   { name: "no YAML", text: `${good}---\nkind: [\n---\n${pool("b")}`, want: /document 2, line \d+: not YAML: / },
   {
@@ -260,7 +260,7 @@ const bad: { name: string; text: string | Uint8Array; want: RegExp }[] = [
   {
     name: "an order that no number holds",
     text: `apiVersion: projectcalico.org/v3\nkind: Tier\nmetadata: {name: t}\nspec: {order: 9007199254740993}\n`,
-    want: /line 4: spec\.order: want a number that keeps all its digits, at most 9007199254740991 \(is "9007199254740993"\)/,
+    want: /line 4: spec\.order: want an integer of at most 9007199254740991 \(is "9007199254740993"\)/,
   },
   {
     name: "a misspelled kind",

@@ -1,5 +1,5 @@
-// Settings: Calico's eBPF dataplane and XDP. calico-ts accepts them, so that one FelixConfiguration serves nodes of
-// both systems, and ignores them.
+// Declares the settings of Calico's eBPF dataplane and XDP. calico-ts ignores them, but accepts them so that one
+// FelixConfiguration can be used by nodes of both systems.
 import { parseDuration } from "../validation/duration.ts";
 import { cidrList, interfaceFilter, interfacePatterns, portRange } from "./network-types.ts";
 import { anyCase, choice, flag, integer, keyValues, onOff, regexp, seconds, text } from "./scalar-types.ts";

@@ -1,4 +1,4 @@
-// Settings: how Felix connects to the datastore and to Typha.
+// Declares the settings of Felix's connections to the datastore and to Typha.
 import { hostAndPort, hostname, urls } from "./network-types.ts";
 import { choice, existingFile, seconds, text } from "./scalar-types.ts";
 import { localSetting } from "./setting.ts";

@@ -1,4 +1,4 @@
-// Settings that come from resources other than FelixConfiguration. Syncers emit them in this order.
+// Declares the settings that are derived from resources other than FelixConfiguration. Syncers emit them in this order.
 import { address, macAddress } from "./network-types.ts";
 import { text } from "./scalar-types.ts";
 import { derivedSetting } from "./setting.ts";

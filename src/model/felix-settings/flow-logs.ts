@@ -1,4 +1,4 @@
-// Settings: records of connections.
+// Declares the settings of flow logs.
 import { choice, flag, onOff, pointerText, seconds } from "./scalar-types.ts";
 import { setting } from "./setting.ts";
 

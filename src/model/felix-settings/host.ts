@@ -1,4 +1,4 @@
-// Settings: interfaces and kernel settings of the host, and integration with OpenStack, AWS and Istio.
+// Declares the settings of host interfaces and the kernel, and of the integration with OpenStack, AWS and Istio.
 import { dscp, hostname, interfacePatterns, interfacePrefixes, port, region } from "./network-types.ts";
 import { choice, flag, onOff, regexp, seconds } from "./scalar-types.ts";
 import { setting } from "./setting.ts";

@@ -1,4 +1,4 @@
-// All Felix settings, and the forms derived from them. Each setting is declared once, in the file of its subject.
+// Collects all Felix settings, and derives other forms from them. Each setting is declared once, in the file of its subject.
 //
 //   environment variable   FELIX_<name>, in any letter case
 //   configuration key      <name>, emitted by syncers with the value as text (Typha's protocol carries these keys)

@@ -1,4 +1,4 @@
-// Settings: Felix's own log, and the packets that policy logs.
+// Declares the settings of Felix's log, and of packets that policy logs.
 import { flag, integer, logLevel, path, rate, regexp, text } from "./scalar-types.ts";
 import { setting } from "./setting.ts";
 import { withSchema } from "./value-type.ts";

@@ -1,4 +1,4 @@
-// Settings: what others can observe of Felix: health, metrics, status reports.
+// Declares the settings of health checks, metrics and status reports.
 import { hostAddress, port } from "./network-types.ts";
 import { choice, durationMap, flag, path, pointerText, seconds } from "./scalar-types.ts";
 import { setting } from "./setting.ts";

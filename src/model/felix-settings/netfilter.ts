@@ -1,4 +1,4 @@
-// Settings: how rules are written with nftables, iptables and ipset.
+// Declares the settings of nftables, iptables and ipset.
 import { markMask } from "./network-types.ts";
 import { anyCase, choice, integer, milliseconds, regexp, seconds } from "./scalar-types.ts";
 import { setting } from "./setting.ts";

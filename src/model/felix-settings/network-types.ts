@@ -1,4 +1,4 @@
-// Types of settings: hosts, interfaces, addresses, ports, packet marks, routing tables.
+// Defines types of settings: hosts, interfaces, addresses, ports, packet marks, routing tables.
 import {
   type Cidr,
   type IpAddress,

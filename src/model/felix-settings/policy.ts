@@ -1,4 +1,4 @@
-// Settings: what is allowed besides policy, and network address translation.
+// Declares the settings of default actions, failsafe ports and network address translation.
 import {
   address,
   cidrList,

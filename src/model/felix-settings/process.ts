@@ -1,4 +1,4 @@
-// Settings: the process itself, the choice of its dataplane, and switches for debugging.
+// Declares the settings of the process, the choice of its dataplane, and debugging.
 import { hostAddress, port } from "./network-types.ts";
 import { executable, flag, integer, keyValues, path, seconds } from "./scalar-types.ts";
 import { setting } from "./setting.ts";

@@ -1,4 +1,4 @@
-// Settings: routes and routing tables.
+// Declares the settings of routes and routing tables.
 import { address, routeTableRange, routeTableRanges } from "./network-types.ts";
 import { anyCase, choice, flag, integer, seconds } from "./scalar-types.ts";
 import { setting } from "./setting.ts";

@@ -1,4 +1,4 @@
-// Types of settings: words, numbers, durations, patterns.
+// Defines types of settings: words, numbers, durations, patterns.
 import { durationMs, parseDuration } from "../validation/duration.ts";
 import type { Json } from "../../lib/encoding/lossless-json.ts";
 import { fieldText, omitEmpty, valueType, withSchema } from "./value-type.ts";

@@ -1,5 +1,5 @@
-// The declaration of one Felix setting. Everything else is derived from it: the FelixConfiguration field with its
-// schema, the environment variable, the configuration key that syncers emit, the typed configuration, the
+// Defines the declaration of a Felix setting. The following are derived from it: the FelixConfiguration field with its
+// schema, the environment variable, the configuration key that syncers emit, the typed configuration and the
 // documentation.
 import type * as z from "zod/mini";
 import type { ValueType } from "./value-type.ts";

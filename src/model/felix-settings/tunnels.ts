@@ -1,4 +1,4 @@
-// Settings: VXLAN, IPIP and WireGuard.
+// Declares the settings of VXLAN, IPIP and WireGuard.
 import { interfaceName } from "./network-types.ts";
 import { flag, integer, optionalFlag, seconds } from "./scalar-types.ts";
 import { setting } from "./setting.ts";

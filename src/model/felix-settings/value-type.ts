@@ -1,4 +1,4 @@
-// The type of a Felix setting: how its text is parsed, and the schema of the FelixConfiguration field that sets it.
+// Defines the type of a Felix setting: the parser of its text, and the schema of the FelixConfiguration field that sets it.
 //
 // Programs that must start fast import these files, so they do not import zod: a schema is built only when
 // `kinds/felix-configuration.ts` calls `schema` and passes the functions of `kinds/fields.ts`.

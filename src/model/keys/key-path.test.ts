@@ -36,7 +36,7 @@ describe("DM-081 v3 resource keys", () => {
     ],
   ]);
   for (const path of [
-    "calico/resources/v3/projectcalico.org/ippools/a", // needs its slash
+    "calico/resources/v3/projectcalico.org/ippools/a", // without the first slash
     "/calico/resources/v3/projectcalico.org/ippools/ns1/a", // wrong scope
     "/calico/resources/v3/projectcalico.org/networkpolicies/a", // wrong scope
     "/calico/resources/v3/projectcalico.org/networkpolicies//a",
@@ -47,9 +47,9 @@ describe("DM-081 v3 resource keys", () => {
     "/registry/pods/a",
     "",
   ])
-    test(`${path} is no key`, () => expect(parseKeyPath(path)).toBeUndefined());
+    test(`${path} is not a key`, () => expect(parseKeyPath(path)).toBeUndefined());
 
-  test("a name with a slash has no path", () => {
+  test("a key whose name contains a slash has no path", () => {
     expect(() => keyPath({ type: "resource", kind: "IPPool", name: "a/../b" })).toThrow(InvalidKey);
     expect(() => keyPath({ type: "resource", kind: "NetworkPolicy", namespace: "", name: "b" })).toThrow(InvalidKey);
     expect(() => keyPath({ type: "ipamHandle", handleId: "a/b" })).toThrow(InvalidKey);
@@ -83,7 +83,7 @@ describe("DM-082 IPAM v2 keys", () => {
     "/calico/ipam/v2/handle/a/b",
     "/calico/ipam/v2/config/x",
   ])
-    test(`${path} is no key`, () => expect(parseKeyPath(path)).toBeUndefined());
+    test(`${path} is not a key`, () => expect(parseKeyPath(path)).toBeUndefined());
 });
 
 describe("DM-083 Felix status keys", () => {
@@ -103,7 +103,7 @@ describe("DM-083 Felix status keys", () => {
     ],
     ["/calico/felix/v1/host/n1/endpoint/h0", { type: "hostEndpointStatus", host: "n1", endpoint: "h0" }],
   ]);
-  test("a region holds no slash and has its prefix", () => {
+  test("a region has the prefix region- and contains no slash", () => {
     for (const region of ["region-a/b", "eu", "", "region-"])
       expect(() => keyPath({ type: "felixStatus", region, host: "n1", last: false })).toThrow(InvalidKey);
     expect(parseKeyPath("/calico/felix/v2/eu/host/n1/status")).toBeUndefined();
@@ -136,11 +136,11 @@ describe("DM-084 v1 keys", () => {
       { type: "bgpPeer", host: "n1", ip: parseAddress("fd00::1"), port: 1179 },
     ],
   ]);
-  test("a BGP peer's port 179 is not written", () =>
+  test("port 179 of a BGP peer is omitted", () =>
     expect(keyPath({ type: "bgpPeer", ip: parseAddress("10.0.0.1"), port: 179 })).toBe(
       "/calico/bgp/v1/global/peer_v4/10.0.0.1",
     ));
-  test("v1 paths parse without their first slash, Ready does not", () => {
+  test("v1 paths parse without the first slash, except Ready", () => {
     expect(parseKeyPath("calico/v1/netset/a")).toEqual({ type: "networkSet", name: "a" });
     expect(parseKeyPath("calico/v1/Ready")).toBeUndefined();
   });
@@ -161,7 +161,7 @@ describe("DM-085 kind-based policy keys", () => {
       { type: "policy", kind: "KubernetesClusterNetworkPolicy", namespace: "", name: "admin" },
     ],
   ]);
-  test("scope must fit the kind", () => {
+  test("only namespaced kinds have a namespace", () => {
     expect(parseKeyPath("/calico/v1/policy/GlobalNetworkPolicy/ns1/deny")).toBeUndefined();
     expect(parseKeyPath("/calico/v1/policy/NetworkPolicy//deny")).toBeUndefined();
     expect(parseKeyPath("/calico/v1/policy/Unheardof//deny")).toBeUndefined();
@@ -177,7 +177,7 @@ describe("DM-085 kind-based policy keys", () => {
     ["kcnp.admin", "KubernetesClusterNetworkPolicy", "", "admin"],
   ] as const;
   for (const [last, kind, namespace, name] of legacy)
-    test(`the older path …/policy/${last} is still read`, () =>
+    test(`the old path …/policy/${last} is parsed`, () =>
       expect(parseKeyPath(`/calico/v1/policy/tier/default/policy/${last}`)).toEqual({
         type: "policy",
         kind,
@@ -186,13 +186,13 @@ describe("DM-085 kind-based policy keys", () => {
       }));
 });
 
-test("DM-086 names in v1 keys are escaped, once", () => {
+test("DM-086 names in v1 keys are escaped once", () => {
   const key: Key = { type: "networkSet", name: "50%/a%2fb" };
   expect(keyPath(key)).toBe("/calico/v1/netset/50%25%2fa%252fb");
   expect(parseKeyPath(keyPath(key))).toEqual(key);
 });
 
-// --- laws ----------------------------------------------------------------------------------------------------------
+// --- properties ----------------------------------------------------------------------------------------------------
 const segment = fc.stringMatching(/^[a-z0-9.%_-]{1,8}$/);
 const anyName = fc.stringMatching(/^[a-z0-9./%-]{1,8}$/);
 const cidr = fc.constantFrom(v4, v6, parseCidr("0.0.0.0/0"), parseCidr("::1/128"));
@@ -229,10 +229,10 @@ const anyKey: fc.Arbitrary<Key> = fc.oneof(
   fc.record({ type: fc.constant("pool" as const), cidr }),
 );
 
-test("law: parsing inverts printing, so distinct keys have distinct paths", () =>
+test("property: parsing inverts printing, so distinct keys have distinct paths", () =>
   fc.assert(fc.property(anyKey, (key) => void expect(parseKeyPath(keyPath(key))).toEqual(key))));
 
-test("law: every text parses to nothing or to a key whose path it is", () =>
+test("property: a text does not parse, or it parses to a key with this path", () =>
   fc.assert(
     fc.property(
       fc.array(

@@ -1,6 +1,7 @@
-// A key's one text: the path it has in etcd (and SQLite), or would have. Printing inverts parsing. Text that is no key of
-// ours parses to nothing. In the paths of derived and status keys a name's `%` and `/` are escaped; the names of
-// resources and IPAM handles stand as they are, so one with a `/` has no path.
+// Prints and parses the canonical text of a key: its path in etcd and SQLite. Keys that are not stored have a path in the
+// same format. Parsing inverts printing; text that is not a key of Calico parses to undefined. In the paths of derived
+// and status keys, `%` and `/` in names are escaped. The names of resources and IPAM handles are not escaped, so a name
+// that contains `/` has no path.
 import { type Cidr, type IpVersion, ipVersion, tryParseAddress, tryParseCidr } from "../../lib/ip/ip.ts";
 import { unreachable } from "../../lib/unreachable.ts";
 import type { Key, StoredKey } from "./keys.ts";
@@ -9,7 +10,7 @@ import { parseLegacyPolicyName, policyKindOf } from "./policy-key.ts";
 
 export class InvalidKey extends Error {
   override readonly name = "InvalidKey";
-  /** @param part what cannot stand in a path */
+  /** @param part the part of the key that cannot be part of a path */
   constructor(
     readonly key: Key,
     readonly part: string,
@@ -28,7 +29,7 @@ const V1_HOST = `${V1}host/`;
 const BGP = "/calico/bgp/v1/";
 const BGP_PORT = 179;
 
-/** Throws `InvalidKey` for a key no path can hold, such as a resource with `/` in its name. */
+/** @throws InvalidKey for a key that has no path, such as that of a resource with `/` in its name */
 export function keyPath(key: Key): string {
   switch (key.type) {
     case "resource": {
@@ -92,7 +93,7 @@ export function keyPath(key: Key): string {
   }
 }
 
-/** Nothing for a path that is none of ours, of the wrong scope, or not in canonical text. */
+/** Returns undefined for a path that is not a key of Calico, has the wrong scope, or is not canonical. */
 export function parseKeyPath(path: string): Key | undefined {
   if (path.startsWith(RESOURCES)) return parseResource(path.slice(RESOURCES.length).split("/"));
   if (path === `${V1}Ready`) return { type: "ready" };
@@ -124,7 +125,7 @@ const STORED_TYPES: ReadonlySet<string> = new Set<StoredKey["type"]>([
 ]);
 export const isStoredKey = (key: Key): key is StoredKey => STORED_TYPES.has(key.type);
 
-/** A path read from a datastore: derived keys have no place there. */
+/** Parses a path of a datastore. Returns undefined for derived keys, which are never stored. */
 export function parseStoredPath(path: string): StoredKey | undefined {
   const key = parseKeyPath(path);
   return key !== undefined && isStoredKey(key) ? key : undefined;
@@ -144,10 +145,10 @@ function parseCidrName(text: string, family: IpVersion): Cidr | undefined {
   return cidr !== undefined && ipVersion(cidr) === family && cidrName(cidr) === text ? cidr : undefined;
 }
 
-/** A name that must stand in the path as it is. */
+/** Checks a name that is not escaped in the path. */
 function plain(key: Key, name: string): string {
   if (name === "") throw new InvalidKey(key, name, "is empty");
-  if (name.includes("/")) throw new InvalidKey(key, name, "holds a /, which no name may");
+  if (name.includes("/")) throw new InvalidKey(key, name, "contains a /, which is not allowed in names");
   return name;
 }
 
@@ -162,7 +163,7 @@ function workloadPath(key: Key & WorkloadNames): string {
   return `host/${plain(key, key.host)}/workload/${escapeName(orchestrator)}/${escapeName(workload)}/endpoint/${escapeName(endpoint)}`;
 }
 
-/** `[…, orchestrator, workload, "endpoint", endpoint]`, the first of them at `at`. */
+/** Parses `[…, orchestrator, workload, "endpoint", endpoint]`, where `orchestrator` has the index `at`. */
 function parseWorkload(host: string, parts: readonly string[], at: number): WorkloadNames | undefined {
   const orchestrator = parts[at] ?? "";
   const workload = parts[at + 1] ?? "";
@@ -181,7 +182,7 @@ const isRegion = (text: string): boolean => text === "no-region" || /^region-[^/
 
 function regionPath(key: Key & { readonly region: string }): string {
   if (!isRegion(key.region))
-    throw new InvalidKey(key, key.region, "is no region: want no-region or region-<name> without /");
+    throw new InvalidKey(key, key.region, "is not a region: want no-region or region-<name> without /");
   return `${FELIX_STATUS}${key.region}/`;
 }
 
@@ -218,14 +219,14 @@ function parseFamilyCidr(family: string, name: string): Cidr | undefined {
   return undefined;
 }
 
-function parseStatus([region = "", literal, host = "", what, ...rest]: readonly string[]): Key | undefined {
+function parseStatus([region = "", literal, host = "", type, ...rest]: readonly string[]): Key | undefined {
   if (!isRegion(region) || literal !== "host" || host === "") return undefined;
-  if (what === "workload") {
+  if (type === "workload") {
     const names = parseWorkload(host, rest, 0);
     return names === undefined ? undefined : { type: "workloadStatus", region, ...names };
   }
-  if (rest.length > 0 || (what !== "status" && what !== "last_reported_status")) return undefined;
-  return { type: "felixStatus", region, host, last: what === "last_reported_status" };
+  if (rest.length > 0 || (type !== "status" && type !== "last_reported_status")) return undefined;
+  return { type: "felixStatus", region, host, last: type === "last_reported_status" };
 }
 
 function parseV1([folder, ...parts]: readonly string[]): Key | undefined {
@@ -247,11 +248,11 @@ function parseV1([folder, ...parts]: readonly string[]): Key | undefined {
   }
 }
 
-/** `[host, what, …]`. Half of a cluster's keys are its workloads': no copies of the parts here. */
+/** Parses `[host, type, …]`. Most keys of a cluster are workload endpoints, so this function copies no lists. */
 function parseV1Host(parts: readonly string[]): Key | undefined {
-  const [host = "", what, name = ""] = parts;
+  const [host = "", type, name = ""] = parts;
   if (host === "") return undefined;
-  switch (what) {
+  switch (type) {
     case "config":
       return parts.length === 3 && name !== "" ? { type: "hostConfig", host, name: unescapeName(name) } : undefined;
     case "endpoint":

@@ -1,11 +1,12 @@
-// Which stretch of the key space a query reads. Drivers that order keys by path read the stretch and keep what passes.
+// Computes the range of key paths that contains all results of a query. Drivers that sort keys by path read this range
+// and discard the keys that the query does not match.
 import { ipVersion } from "../../lib/ip/ip.ts";
 import { unreachable } from "../../lib/unreachable.ts";
 import { FELIX_STATUS, HOST_ENDPOINT_STATUS, IPAM, keyPath, RESOURCES } from "./key-path.ts";
 import type { StoredKey, StoredQuery } from "./keys.ts";
 import { kindOf } from "../kinds.ts";
 
-/** One path, or all that begin with `start`. Within it, `accepts` tells the keys asked for. */
+/** One path (`exact`), or all paths that begin with `start`. `accepts` returns true for keys that the query matches. */
 export interface PathRange {
   readonly start: string;
   readonly exact: boolean;
@@ -16,7 +17,7 @@ export function queryRange(query: StoredQuery): PathRange {
   return { ...startOf(query), accepts: (key) => keyMatches(query, key) };
 }
 
-/** Whether a key is one the query asks for. Labels are the value's matter, not the key's. */
+/** Whether the query matches the key. Labels are not checked, because they are part of the value. */
 export function keyMatches(query: StoredQuery, key: StoredKey): boolean {
   if (query.type !== key.type) return false;
   switch (query.type) {
@@ -67,7 +68,7 @@ function startOf(query: StoredQuery): { readonly start: string; readonly exact: 
     case "block":
       return under(`${IPAM}assignment/${query.version === undefined ? "" : `ipv${query.version}/`}`);
     case "blockAffinity": {
-      // Host and virtual affinities have no folder in common but IPAM's own; its other children are passed over.
+      // The only common folder of host and virtual affinities is that of IPAM; `accepts` rejects its other entries.
       if (query.affinityType === undefined) return under(IPAM);
       const folder = `${IPAM}${query.affinityType}/`;
       if (query.host === undefined) return under(folder);

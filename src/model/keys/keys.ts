@@ -1,9 +1,9 @@
-// What stands under which name in a datastore or on a syncer's stream. A key is plain data; its canonical text
-// (`keyPath`, the path of the etcd layout) is what maps are keyed by.
+// Defines the keys of entries in a datastore and in a syncer's stream. A key is plain data. Use its canonical text
+// (`keyPath`, the path in etcd) as the key of a Map.
 import type { Cidr, IpAddress, IpVersion } from "../../lib/ip/ip.ts";
 import type { KindName } from "../kinds.ts";
 
-/** A `projectcalico.org/v3` resource, or one of Kubernetes' own kinds that a syncer hands through. */
+/** A `projectcalico.org/v3` resource, or an object of one of Kubernetes' own kinds that a syncer emits. */
 export interface ResourceKey {
   readonly type: "resource";
   readonly kind: KindName;
@@ -40,7 +40,7 @@ export interface FelixStatusKey {
   readonly type: "felixStatus";
   readonly region: string; // "no-region" or "region-<name>"
   readonly host: string;
-  /** The copy with a time to live, or the one that stays. */
+  /** False: the entry with a time to live. True: the copy that does not expire. */
   readonly last: boolean;
 }
 export interface WorkloadStatusKey {
@@ -57,7 +57,7 @@ export interface HostEndpointStatusKey {
   readonly endpoint: string;
 }
 
-// --- in memory and between syncer and consumers only -------------------------------------------------------------
+// --- emitted by syncers, never stored ----------------------------------------------------------------------------
 export interface ReadyKey {
   readonly type: "ready";
 }
@@ -141,7 +141,7 @@ export interface BgpPeerKey {
   /** Absent for a global peer. */
   readonly host?: string;
   readonly ip: IpAddress;
-  /** Absent when 179. */
+  /** Absent if it is 179. */
   readonly port?: number;
 }
 
@@ -157,7 +157,7 @@ export type StoredKey =
   | WorkloadStatusKey
   | HostEndpointStatusKey;
 
-/** Keys a syncer emits besides stored ones. */
+/** Keys that syncers emit besides stored keys. */
 export type DerivedKey =
   | ReadyKey
   | GlobalConfigKey
@@ -178,14 +178,14 @@ export type DerivedKey =
 
 export type Key = StoredKey | DerivedKey;
 
-/** Which stored keys to list or watch: a type and what narrows it. Absent fields match all. */
+/** Selects the stored keys to list or watch. Absent fields match everything. */
 export type StoredQuery =
   | {
       readonly type: "resource";
       readonly kind: KindName;
       readonly namespace?: string;
       readonly name?: string;
-      /** Names that begin so: how a node's workload endpoints are listed. Excludes `name`. */
+      /** Used to list the workload endpoints of a node. Cannot be combined with `name`. */
       readonly namePrefix?: string;
     }
   | { readonly type: "block"; readonly version?: IpVersion }

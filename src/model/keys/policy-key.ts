@@ -1,4 +1,4 @@
-// Which kinds of policy there are, and how policies were named in keys before the kind became part of the key.
+// Lists the kinds of policy, and parses the policy names of old keys, which did not contain the kind.
 import type { PolicyKey, PolicyKind } from "./keys.ts";
 
 export interface PolicyKindFacts {
@@ -27,8 +27,8 @@ const KUBERNETES = "knp.default.";
 const CLUSTER = "kcnp.";
 
 /**
- * `[namespace/][staged:][knp.default.]name`: the last component of the old path `…/tier/<tier>/policy/<name>`. What was a
- * mark of the kind is no longer part of the name.
+ * Parses `[namespace/][staged:][knp.default.]name`, the last component of the old path `…/tier/<tier>/policy/<name>`.
+ * The prefixes that marked the kind are removed from the name.
  */
 export function parseLegacyPolicyName(text: string): PolicyKey | undefined {
   const slash = text.indexOf("/");

@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { policyNameAnnotation, storedPolicyNames, userPolicyName } from "./policy-names.ts";
 import { loadSchema } from "../validation/schemas.ts";
 
-test("DM-043 to 3.28 policies stand under default.<name>; knp and ossg as they are", () => {
+test("DM-043 up to 3.28, policies are stored as default.<name>; the prefixes knp and ossg are kept", () => {
   expect(userPolicyName("default.web", undefined, undefined)).toBe("web");
   expect(userPolicyName("knp.default.web", undefined, undefined)).toBe("knp.default.web");
   expect(userPolicyName("ossg.default.x.y", undefined, undefined)).toBe("ossg.default.x.y");
@@ -10,19 +10,19 @@ test("DM-043 to 3.28 policies stand under default.<name>; knp and ossg as they a
   expect(storedPolicyNames("knp.default.web")).toEqual(["knp.default.web"]);
 });
 
-test("DM-044 3.29 to 3.31 policies stand under <tier>.<name>, which is what users call them", () => {
+test("DM-044 from 3.29 to 3.31, policies are stored as <tier>.<name>, the name that users see", () => {
   expect(userPolicyName("sec.web", "sec", undefined)).toBe("sec.web");
   expect(userPolicyName("default.web", "default", undefined)).toBe("web");
   expect(userPolicyName("sec.web", "sec", policyNameAnnotation("web"))).toBe("web");
 });
 
-test("DM-045 since then a policy stands under its own name, kept in an annotation too", () => {
+test("DM-045 later, policies are stored under the user's name, which is also in an annotation", () => {
   expect(policyNameAnnotation("default.web")).toBe('{"name":"default.web"}');
   expect(userPolicyName("default.web", "default", '{"name":"default.web"}')).toBe("default.web");
   expect(userPolicyName("default.web", "default", "not json")).toBe("web");
 });
 
-test("DM-045 names: labels with at most one dot; namespaced ones may bear Kubernetes' or OpenStack's mark", async () => {
+test("DM-045 names have at most one dot; those of namespaced policies may have the prefix knp or ossg", async () => {
   const accepts = async (kind: "NetworkPolicy" | "GlobalNetworkPolicy", name: string) => {
     const metadata = kind === "NetworkPolicy" ? { name, namespace: "ns" } : { name };
     return (await loadSchema(kind)).validate({ kind, metadata, spec: {} }, "create").ok;

@@ -1,13 +1,14 @@
-// Three regimes of naming stored policies (by release of the field's programs), all of which we must read:
-//   to 3.28   `default.<name>`; `knp.…` and `ossg.…` as they are
-//   to 3.31   `<tier>.<name>`; from 3.30 the name the user gave stands in the annotation `projectcalico.org/metadata`
-//   since     the name the user gave, in the key and in the annotation
+// Converts between the names of policies in the datastore and the names that users see. calico-ts reads the names that
+// all versions of Calico have stored:
+//   up to 3.28   `default.<name>`; names with the prefix `knp.` or `ossg.` are stored unchanged
+//   up to 3.31   `<tier>.<name>`; since 3.30 the annotation `projectcalico.org/metadata` contains the user's name
+//   later        the user's name, in the key and in the annotation
 import type { KindName } from "../kinds.ts";
 
-/** On stored policies: JSON `{"name": …}`. Never shown to users. */
+/** An annotation of stored policies with the value `{"name": …}`. It is never shown to users. */
 export const METADATA_ANNOTATION = "projectcalico.org/metadata";
 export const DEFAULT_TIER = "default";
-/** A Kubernetes NetworkPolicy copied into etcd by the controller bears this in front of its name. */
+/** The controller adds this prefix to the name of a Kubernetes NetworkPolicy that it copies to etcd. */
 export const KUBERNETES_POLICY_PREFIX = "knp.default.";
 
 export type TieredKind = "NetworkPolicy" | "GlobalNetworkPolicy" | "StagedNetworkPolicy" | "StagedGlobalNetworkPolicy";
@@ -19,25 +20,25 @@ const TIERED: ReadonlySet<string> = new Set<TieredKind>([
 ]);
 export const isTieredKind = (kind: KindName): kind is TieredKind => TIERED.has(kind);
 
-/** The value of the metadata annotation for a policy of that name. */
+/** Returns the value of the metadata annotation. */
 export const policyNameAnnotation = (name: string): string => JSON.stringify({ name });
 
 /**
- * The name a user knows a stored policy by.
- * @param annotation what stands in the metadata annotation, if anything
+ * Returns the name of a stored policy that users see.
+ * @param annotation the value of the metadata annotation, if it exists
  */
 export function userPolicyName(stored: string, tier: string | undefined, annotation: string | undefined): string {
-  const kept = nameInAnnotation(annotation);
-  if (kept !== undefined) return kept;
+  const annotatedName = nameInAnnotation(annotation);
+  if (annotatedName !== undefined) return annotatedName;
   const prefix = `${DEFAULT_TIER}.`;
   const isDefault = tier === undefined || tier === "" || tier === DEFAULT_TIER;
   return isDefault && stored.startsWith(prefix) && stored.length > prefix.length ? stored.slice(prefix.length) : stored;
 }
 
-/** Under which names a policy may be stored, the one we write first. */
+/** Returns the names under which a policy may be stored. calico-ts writes the first of them. */
 export function storedPolicyNames(name: string): readonly string[] {
-  const isMarked = /^(default|knp|ossg)\./.test(name);
-  return isMarked ? [name] : [name, `${DEFAULT_TIER}.${name}`];
+  const hasPrefix = /^(default|knp|ossg)\./.test(name);
+  return hasPrefix ? [name] : [name, `${DEFAULT_TIER}.${name}`];
 }
 
 function nameInAnnotation(annotation: string | undefined): string | undefined {
@@ -46,6 +47,6 @@ function nameInAnnotation(annotation: string | undefined): string | undefined {
     const { name } = JSON.parse(annotation) as { readonly name?: unknown };
     return typeof name === "string" && name !== "" ? name : undefined;
   } catch {
-    return undefined; // someone else's annotation of that name: the stored name stands
+    return undefined; // not written by Calico: the stored name is used
   }
 }

@@ -1,4 +1,4 @@
-// BGPConfiguration: BGP settings of the cluster (`default`) or of one node (`node.<name>`).
+// Defines the kind BGPConfiguration: BGP settings of the cluster (`default`) or of one node (`node.<name>`).
 import { isCommunity, isInterfacePattern } from "../validation/formats.ts";
 import {
   address,
@@ -45,7 +45,7 @@ const spec = object({
     list(
       matching(
         (name) => name !== "*" && isInterfacePattern(name),
-        "want an interface name, which may hold * but is not only that",
+        "want an interface name, which may contain * and other characters",
       ),
     ),
   ),
@@ -70,23 +70,27 @@ const CLUSTER_WIDE = [
 
 export default defineKind({
   kind: "BGPConfiguration",
-  description: "BGP settings: of the cluster when named default, of one node when named node.<name>.",
+  description: "BGP settings of the cluster (name: default) or of one node (name: node.<name>).",
   spec,
   rules: (config, context) => {
     const { metadata, report } = context;
     if (metadata.name !== "default")
       for (const name of CLUSTER_WIDE)
         if (config[name] !== undefined)
-          report([name], config[name], "is for the whole cluster: set it on the BGPConfiguration named default");
+          report(
+            [name],
+            config[name],
+            "applies to the whole cluster: set it in the BGPConfiguration with the name default",
+          );
     if (config.nodeToNodeMeshEnabled === false)
       for (const name of ["nodeMeshPassword", "nodeMeshMaxRestartTime"] as const)
-        if (config[name] !== undefined) report([name], undefined, "has no use while nodeToNodeMeshEnabled is false");
+        if (config[name] !== undefined) report([name], undefined, "has no effect if nodeToNodeMeshEnabled is false");
     if (context.mode !== "stored") checkServiceBlocks(config, context);
     checkCommunities(config, context);
   },
 });
 
-/** Older programs also stored single addresses here. */
+/** Older versions also stored single addresses here. */
 function checkServiceBlocks(config: Spec, { report }: RuleContext): void {
   for (const name of ["serviceLoadBalancerIPs", "serviceExternalIPs", "serviceClusterIPs"] as const)
     for (const [i, { cidr }] of (config[name] ?? []).entries())
@@ -101,7 +105,7 @@ function checkCommunities(config: Spec, { report }: RuleContext): void {
     if (!isCommunity(community.value)) report(["communities", i, "value"], community.value, COMMUNITY_WANTED);
   }
   if (config.communities !== undefined && config.prefixAdvertisements === undefined)
-    report(["communities"], undefined, "are named but no prefixAdvertisements use them");
+    report(["communities"], undefined, "are defined, but no prefixAdvertisements use them");
   for (const [i, advertisement] of (config.prefixAdvertisements ?? []).entries())
     for (const [j, community] of advertisement.communities.entries())
       if (!isCommunity(community) && !named.has(community))

@@ -1,4 +1,4 @@
-// BGPFilter: which routes sessions accept and announce.
+// Defines the kind BGPFilter: rules for the routes that BGP sessions import and export.
 import type { IpVersion } from "../../lib/ip/ip.ts";
 import { isCommunity, isInterfacePattern } from "../validation/formats.ts";
 import { asNumber, choice, field, integer, list, maskedNetwork, matching, object, pointer } from "./fields.ts";
@@ -13,7 +13,9 @@ const filterRule = (version: IpVersion) => {
     cidr: field(maskedNetwork(version)),
     prefixLength: pointer(object({ min: length(), max: length() })),
     source: field(choice("RemotePeers")),
-    interface: field(matching(isInterfacePattern, "want an interface name of at most 15 characters, which may hold *")),
+    interface: field(
+      matching(isInterfacePattern, "want an interface name of at most 15 characters, which may contain *"),
+    ),
     matchOperator: field(choice("Equal", "NotEqual", "In", "NotIn")),
     peerType: field(choice("eBGP", "iBGP")),
     communities: pointer(object({ values: list(community()) })),
@@ -43,7 +45,7 @@ export type BGPFilterRule = NonNullable<Stored<typeof spec>["exportV4"]>[number]
 
 export default defineKind({
   kind: "BGPFilter",
-  description: "Which routes BGP sessions accept and announce.",
+  description: "Rules for the routes that BGP sessions import and export.",
   spec,
   rules: (filter, context) => {
     for (const name of ["exportV4", "importV4", "exportV6", "importV6"] as const)
@@ -53,15 +55,15 @@ export default defineKind({
 
 function checkFilterRule(rule: BGPFilterRule, at: readonly (string | number)[], { report }: RuleContext): void {
   if (rule.matchOperator !== undefined && rule.cidr === undefined)
-    report([...at, "cidr"], undefined, "is needed with matchOperator");
+    report([...at, "cidr"], undefined, "is required with matchOperator");
   if (rule.cidr !== undefined && rule.matchOperator === undefined)
-    report([...at, "matchOperator"], undefined, "is needed with cidr");
+    report([...at, "matchOperator"], undefined, "is required with cidr");
   if (rule.prefixLength !== undefined && rule.cidr === undefined)
-    report([...at, "cidr"], undefined, "is needed with prefixLength");
+    report([...at, "cidr"], undefined, "is required with prefixLength");
   if (rule.communities !== undefined && rule.communities.values.length !== 1)
     report([...at, "communities", "values"], rule.communities.values, "want exactly one");
   if (rule.operations === undefined) return;
-  if (rule.action !== "Accept") report([...at, "operations"], undefined, "are possible with action Accept only");
+  if (rule.action !== "Accept") report([...at, "operations"], undefined, "are possible only with action Accept");
   if (rule.operations.length > 10) report([...at, "operations"], undefined, "want at most 10");
   for (const [i, operation] of rule.operations.entries()) {
     if (Object.keys(operation).length !== 1)

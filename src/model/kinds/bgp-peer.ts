@@ -1,4 +1,4 @@
-// BGPPeer: which nodes peer with whom.
+// Defines the kind BGPPeer: the nodes that have a BGP session, and their peers.
 import { ipVersion, tryParseAddress } from "../../lib/ip/ip.ts";
 import { isPeerAddress } from "../validation/formats.ts";
 import {
@@ -41,7 +41,7 @@ const spec = object({
 });
 export type BGPPeerResource = ResourceFor<"BGPPeer", typeof spec>;
 
-/** Pairs of which a peer may have only one. */
+/** Pairs of fields that exclude each other. */
 const EXCLUSIVE: readonly (readonly [keyof Stored<typeof spec>, keyof Stored<typeof spec>])[] = [
   ["node", "nodeSelector"],
   ["peerIP", "peerSelector"],
@@ -53,22 +53,22 @@ const EXCLUSIVE: readonly (readonly [keyof Stored<typeof spec>, keyof Stored<typ
 
 export default defineKind({
   kind: "BGPPeer",
-  description: "Which nodes hold a BGP session with whom.",
+  description: "A BGP session between nodes of the cluster, or between nodes and other routers.",
   spec,
   rules: (peer, { report }) => {
     for (const [name, other] of EXCLUSIVE)
       if (peer[name] !== undefined && peer[other] !== undefined)
-        report([name], peer[name], `cannot stand beside ${other}`);
+        report([name], peer[name], `cannot be combined with ${other}`);
     if (peer.localWorkloadSelector !== undefined && peer.asNumber === undefined)
-      report(["asNumber"], undefined, "is needed with localWorkloadSelector");
+      report(["asNumber"], undefined, "is required with localWorkloadSelector");
     if (peer.reachableBy === undefined) return;
     const gateway = tryParseAddress(peer.reachableBy);
     const remote =
       tryParseAddress(/^\[?(.*?)\]?(?::\d+)?$/.exec(peer.peerIP ?? "")?.[1] ?? "") ??
       tryParseAddress(peer.peerIP ?? "");
-    if (peer.peerIP === undefined) report(["reachableBy"], peer.reachableBy, "needs a peerIP");
+    if (peer.peerIP === undefined) report(["reachableBy"], peer.reachableBy, "requires peerIP");
     else if (gateway !== undefined && remote !== undefined && ipVersion(gateway) !== ipVersion(remote))
-      report(["reachableBy"], peer.reachableBy, `want IPv${ipVersion(remote)} as peerIP is`);
+      report(["reachableBy"], peer.reachableBy, `want an IPv${ipVersion(remote)} address, like peerIP`);
   },
   printerColumns: [
     { name: "Node Selector", type: "string", jsonPath: ".spec.nodeSelector" },

@@ -29,7 +29,7 @@ test("DM-018 BGPConfiguration: defaults, AS number in three spellings, service a
   expect(await stored("BGPConfiguration", { listenPort: 0 }, cluster)).toEqual(defaults);
 });
 
-test("DM-018 what is for the whole cluster stands on default only; log level per node", async () => {
+test("DM-018 cluster-wide settings are allowed only in default; the log level may be set per node", async () => {
   const spec = {
     nodeToNodeMeshEnabled: true,
     asNumber: 1,
@@ -71,7 +71,7 @@ test("DM-019 BGPConfiguration: bind mode, ignored interfaces, mesh password, rou
   for (const [more, field] of bad) expect(await wrongFields("BGPConfiguration", more, cluster)).toEqual([field]);
 });
 
-test("DM-020 BGPPeer: addresses with ports, selectors, passwords; nothing is needed", async () => {
+test("DM-020 BGPPeer: addresses with ports, selectors, passwords; no field is required", async () => {
   const specs = [
     {},
     { peerIP: "192.0.2.1", asNumber: 64513 },
@@ -168,7 +168,7 @@ test("DM-022 BGPFilter: matches, prefix lengths and operations", async () => {
     expect(await wrongFields("BGPFilter", { exportV4: [rule] })).toEqual([`spec.exportV4[0].${field}`]);
 });
 
-test("DM-023 CalicoNodeStatus: what to report on, and the report", async () => {
+test("DM-023 CalicoNodeStatus: the requested classes, and the report", async () => {
   const spec = { node: "n1", classes: ["Agent", "BGP"], updatePeriodSeconds: 0 };
   const fresh = await resource("CalicoNodeStatus", { spec });
   expect(fresh.spec).toEqual(spec as never);
@@ -193,7 +193,7 @@ test("DM-023 CalicoNodeStatus: what to report on, and the report", async () => {
   for (const [more, field] of bad) expect(await wrongFields("CalicoNodeStatus", more)).toEqual([field]);
 });
 
-test("DM-142 communities are of 16 or 32 bits and used; names must be defined", async () => {
+test("DM-142 communities have 16 or 32 bits and must be used; names must be defined", async () => {
   const advertise = (community: string) => ({
     prefixAdvertisements: [{ cidr: "10.0.0.0/16", communities: [community] }],
   });
@@ -208,7 +208,7 @@ test("DM-142 communities are of 16 or 32 bits and used; names must be defined", 
   ]);
 });
 
-test("DM-020 BGPPeer: a password's key is stored although nobody named one", async () => {
+test("DM-020 BGPPeer: the key of a password is stored even if it is absent", async () => {
   expect(await stored("BGPPeer", { password: { secretKeyRef: { name: "a" } } })).toMatchObject({
     password: { secretKeyRef: { name: "a", key: "" } },
   });

@@ -1,4 +1,4 @@
-// BlockAffinity: which node a block of addresses belongs to. Written by address management alone.
+// Defines the kind BlockAffinity: the node that owns a block of addresses. Only IPAM writes it.
 import { always, choice, extra, field, flag, object, text } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 
@@ -17,11 +17,10 @@ export type BlockAffinityResource = ResourceFor<"BlockAffinity", typeof spec>;
 
 export default defineKind({
   kind: "BlockAffinity",
-  description: "Which node a block of addresses belongs to.",
+  description: "The node that owns a block of addresses.",
   spec,
   rules: (affinity, { mode, report }) => {
-    if (affinity.deleted && mode !== "stored")
-      report(["deleted"], true, "deletion is asked for by deleting the object");
+    if (affinity.deleted && mode !== "stored") report(["deleted"], true, "cannot be set; delete the object instead");
   },
   printerColumns: [
     { name: "CIDR", type: "string", jsonPath: ".spec.cidr" },

@@ -1,4 +1,4 @@
-// CalicoNodeStatus: asks a node to report about itself, and holds the report.
+// Defines the kind CalicoNodeStatus: a request to a node to report its state, and the report.
 import {
   always,
   choice,
@@ -63,7 +63,7 @@ export type CalicoNodeStatusResource = ResourceFor<"CalicoNodeStatus", typeof sp
 
 export default defineKind({
   kind: "CalicoNodeStatus",
-  description: "Asks one node to report its BIRD, BGP and route state here.",
+  description: "Requests one node to report the state of BIRD, BGP sessions and routes in this object's status.",
   spec,
   status,
   initialStatus: {

@@ -1,4 +1,4 @@
-// ClusterInformation: the cluster's identity and whether its datastore may be used.
+// Defines the kind ClusterInformation: the identity of the cluster, and whether its datastore may be used.
 import { field, flag, object, pointer, text } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 
@@ -13,7 +13,7 @@ export type ClusterInformationResource = ResourceFor<"ClusterInformation", typeo
 
 export default defineKind({
   kind: "ClusterInformation",
-  description: "The cluster's identity, and whether its datastore is ready for use.",
+  description: "The identity of the cluster, and whether its datastore may be used.",
   spec,
   nameRule: (name) => (name === "default" ? undefined : "there is one, named default"),
   printerColumns: [

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { resource, stored, wrongFields } from "./testing.ts";
 
-test("DM-024 ClusterInformation: one, with its identity and readiness", async () => {
+test("DM-024 ClusterInformation: only one object, with identity and readiness", async () => {
   const spec = {
     clusterGUID: "abc",
     clusterType: "k8s,bgp",
@@ -79,7 +79,7 @@ test("DM-027 IPAMConfiguration: defaults and limits", async () => {
   expect(await wrongFields("IPAMConfiguration", {}, { metadata: { name: "x" } })).toEqual(["metadata.name"]);
 });
 
-test("DM-028 blocks, affinities and handles as custom resources have them", async () => {
+test("DM-028 blocks, affinities and handles in the form of custom resources", async () => {
   const block = {
     cidr: "10.0.0.0/30",
     affinity: "host:n1",
@@ -105,7 +105,7 @@ test("DM-028 blocks, affinities and handles as custom resources have them", asyn
   expect(await wrongFields("BlockAffinity", { ...affinity, state: "perhaps" })).toEqual(["spec.state"]);
 });
 
-test("DM-029 virtual affinities, cooldown, sequence numbers beyond a double", async () => {
+test("DM-029 virtual affinities, cooldown, and sequence numbers that a double cannot represent", async () => {
   const affinity = { state: "pending", node: "lb", type: "virtual", cidr: "10.0.0.0/26", deleted: false } as const;
   expect(await stored("BlockAffinity", affinity)).toEqual(affinity);
   const block = {
@@ -176,12 +176,12 @@ test("FelixConfiguration: defaults, durations, enums of any case, ports and rang
   ] as const;
   for (const [more, field] of bad)
     expect(await wrongFields("FelixConfiguration", more, { metadata: { name: "default" } })).toEqual([field]);
-  // What only looks like a negative time is none.
+  // These values contain a minus sign, but are not negative durations.
   const odd = { bpfDisableGROForIfaces: "-1s", logFilePath: "-5m", featureGates: "A=b,C_d=e," };
   expect((await resource("FelixConfiguration", { spec: odd })).spec).toMatchObject(odd);
 });
 
-test("FelixConfiguration: what older programs stored is read, limits or not", async () => {
+test("FelixConfiguration: values stored by older versions are read, even beyond the limits", async () => {
   const old = { iptablesRefreshInterval: "-1s", featureDetectOverride: "A=perhaps" };
   expect(await stored("FelixConfiguration", old, { mode: "stored" })).toMatchObject(old);
   expect(
@@ -195,7 +195,7 @@ test("FelixConfiguration: what older programs stored is read, limits or not", as
   });
 });
 
-test("FelixConfiguration: the older switch for load balancing at connect time sets both newer ones", async () => {
+test("FelixConfiguration: the old setting for connect-time load balancing sets both settings that replaced it", async () => {
   for (const [old, mode] of [
     [true, "Enabled"],
     [false, "Disabled"],
@@ -213,8 +213,8 @@ test("FelixConfiguration: the older switch for load balancing at connect time se
     });
 });
 
-test("DM-143 without an API server the schema runs here: bounds, choices, needed fields, rules across fields, defaults", async () => {
-  // All of a resource's faults at once.
+test("DM-143 calico-ts validates without an API server: bounds, choices, required fields, rules across fields, defaults", async () => {
+  // All faults of a resource are reported together.
   expect(
     await wrongFields("FelixConfiguration", { natOutgoingExclusions: "Sometimes", ipv4NormalRoutePriority: 0 }),
   ).toEqual(["spec.natOutgoingExclusions", "spec.ipv4NormalRoutePriority"]);

@@ -7,7 +7,7 @@ const schemaOf = (definition: Json): Json => {
   return versions[0]!.schema.openAPIV3Schema;
 };
 
-/** What a structural schema may not have, by path. */
+/** Returns the paths at which a schema is not structural. */
 function faultsIn(node: Json, path: string): string[] {
   const faults: string[] = [];
   const free = node["x-kubernetes-int-or-string"] === true || node["x-kubernetes-preserve-unknown-fields"] === true;
@@ -31,7 +31,7 @@ test("every definition has a structural schema", async () => {
   for (const kind of CRD_KINDS) expect(faultsIn(schemaOf(await customResourceDefinition(kind)), kind)).toEqual([]);
 });
 
-test("group, names and scope are those in which resources are stored", async () => {
+test("group, names and scope are those of the stored resources", async () => {
   const of = async (kind: (typeof CRD_KINDS)[number]) => (await customResourceDefinition(kind))["spec"] as Json;
   expect(await of("IPAMConfiguration")).toMatchObject({
     group: "crd.projectcalico.org",
@@ -42,7 +42,7 @@ test("group, names and scope are those in which resources are stored", async () 
   for (const kind of CRD_KINDS) expect((await of(kind))["names"]).not.toHaveProperty("shortNames");
 });
 
-test("an affinity's deleted flag is text there", async () => {
+test("the field deleted of an affinity is text", async () => {
   const schema = schemaOf(await customResourceDefinition("BlockAffinity"));
   expect(schema).toMatchObject({ properties: { spec: { properties: { deleted: { type: "string" } } } } });
 });

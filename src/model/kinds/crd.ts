@@ -1,6 +1,6 @@
-// Custom resource definitions made from the kinds' schemas: `crd.projectcalico.org/v1`, the form in which resources
-// stand in the Kubernetes API. Structural schemas: one type per node, no unions but int-or-string, nothing the API
-// server would refuse.
+// Generates custom resource definitions from the schemas of kinds: `crd.projectcalico.org/v1`, the form in which
+// resources are stored in the Kubernetes API. The API server accepts only structural schemas: one type per node, and no
+// unions except int-or-string.
 import * as z from "zod/mini";
 import { type Kind, kindOf, selectableFields } from "../kinds.ts";
 import type { SchemaKind } from "../resources.ts";
@@ -9,7 +9,7 @@ import { DESCRIPTIONS } from "./descriptions.ts";
 import { extras } from "./fields.ts";
 import { NESTED_DESCRIPTIONS, STATUS_DESCRIPTIONS } from "./nested-descriptions.ts";
 
-/** Kinds that are Kubernetes' own objects in that datastore: Node, Pod, and Namespace with ServiceAccount. */
+/** Kinds without a CRD: Kubernetes stores them as Nodes, Pods, and Namespaces or ServiceAccounts. */
 const NATIVE: readonly SchemaKind[] = ["Node", "WorkloadEndpoint", "Profile"];
 export const CRD_KINDS = SCHEMA_KINDS.filter((kind) => !NATIVE.includes(kind));
 export const CRD_GROUP = "crd.projectcalico.org";
@@ -68,12 +68,12 @@ export async function describedStatus(kindName: SchemaKind): Promise<Json | unde
   return describe(withoutDefaults(openApi(status)), STATUS_DESCRIPTIONS[kindName] ?? {});
 }
 
-/** One kind has another name there than in the v3 API. */
+/** One kind has a different name in the CRD than in the v3 API. */
 function storedKind(kind: Kind): Omit<Kind, "name"> & { readonly name: string } {
   return kind.name === "IPAMConfiguration" ? { ...kind, name: "IPAMConfig", plural: "ipamconfigs" } : kind;
 }
 
-/** The schema with texts at their paths; a text without a place is a mistake. */
+/** Adds descriptions to the schema. Throws if a path does not exist. */
 function describe(schema: Json, texts: Readonly<Record<string, string>>): Json {
   for (const [path, text] of Object.entries(texts)) {
     let node: Json | undefined = schema;
@@ -87,7 +87,7 @@ function describe(schema: Json, texts: Readonly<Record<string, string>>): Json {
   return schema;
 }
 
-/** A status says what is; the server must not fill in what somebody left out. */
+/** A status reports observed values, so the API server must not add defaults to it. */
 function withoutDefaults(schema: Json): Json {
   const { default: _, ...rest } = schema;
   const inner = (value: unknown): unknown =>
@@ -113,7 +113,7 @@ function openApi(schema: z.ZodMiniType, defaults: "served" | "all" = "served"): 
   return made as Json;
 }
 
-/** Bounds of the number types themselves, which say nothing. */
+/** The bounds of the number types, which are omitted. */
 const PLAIN_BOUNDS: ReadonlySet<unknown> = new Set([
   -(2 ** 31),
   2 ** 31 - 1,

@@ -1,30 +1,30 @@
-// From what a person wrote to stored form, driven by a kind's schema: nulls and empty values go as `fields.ts` says,
-// numbers become text where text is wanted, durations and ports get their one spelling. Unknown fields and wrong
-// types are reported here; whether values make sense is the schema's business, afterwards.
+// Converts user input to the stored form, according to a kind's schema: removes nulls and empty values as described in
+// `fields.ts`, converts numbers to text in text fields, and normalises durations and ports. Unknown fields and wrong
+// types are reported here; the schema then validates the values.
 //
-// A decoder is compiled once per schema, into closures: this runs for every resource of a list.
+// Each schema is compiled once to a decoder function, because decoding is called for every resource of a list.
 import type * as z from "zod/mini";
 import { nearest } from "../../lib/nearest-name.ts";
 import { type FieldFault, fieldPath } from "../validation/faults.ts";
 import { type Extra, extras } from "./fields.ts";
-import { isStoredAt, type KeptField } from "./kept-fields.ts";
+import { isStoredAt, type PreservedField } from "./preserved-fields.ts";
 
 export interface Decoding {
   readonly faults: FieldFault[];
-  /** Where we are, from the resource's top. */
+  /** The path of the current value, from the top of the resource. */
   readonly path: (string | number)[];
-  /** Limits count and fields must be known; not so for what other programs, older or newer, stored. */
+  /** Enforce limits and reject unknown fields. False for stored resources, which another version may have written. */
   readonly strict: boolean;
-  /** What is being changed: fields we do not know may stay as they are there, and are collected in `kept`. */
+  /** The resource that is changed. Unknown fields that are equal there are collected in `preserved`. */
   readonly stored?: unknown;
-  readonly kept: KeptField[];
+  readonly preserved: PreservedField[];
 }
 
-/** Stored form of one value; undefined when it counts as absent. */
+/** Returns the stored form of a value; undefined if it counts as absent. */
 type Decoder = (value: unknown, at: Decoding) => unknown;
 interface Member {
   readonly decode: Decoder;
-  /** Dropped when empty. */
+  /** Empty values are not stored. */
   readonly dropEmpty: boolean;
 }
 
@@ -83,7 +83,7 @@ function typed(schema: z.core.$ZodType, def: z.core.$ZodTypeDef & Record<string,
       return (value, at) => (typeof value === "boolean" ? value : mismatch(value, "true or false", at));
     case "string":
     case "enum":
-      // A duration written as a bare number has no unit: it is no text to be guessed at.
+      // A duration written as a number has no unit, so it is not converted to text.
       if (extra.decode !== undefined)
         return (value, at) => (typeof value === "string" ? value : mismatch(value, extra.wanted ?? "text", at));
       return (value, at) => {
@@ -103,10 +103,10 @@ function objectDecoder(shape: Record<string, z.core.$ZodType>): Decoder {
   const members = new Map<string, Member>();
   for (const [key, schema] of Object.entries(shape)) {
     const { type } = (schema as z.ZodMiniType)._zod.def;
-    const kept = extras.get(schema as z.ZodMiniType)?.pointer === true;
+    const storesEmpty = extras.get(schema as z.ZodMiniType)?.pointer === true;
     members.set(key, {
       decode: compileDecoder(schema),
-      dropEmpty: !kept && (type === "optional" || type === "default"),
+      dropEmpty: !storesEmpty && (type === "optional" || type === "default"),
     });
   }
   return (value, at) => {
@@ -117,7 +117,7 @@ function objectDecoder(shape: Record<string, z.core.$ZodType>): Decoder {
       const given = value[key];
       at.path.push(key);
       if (member === undefined) {
-        if (isStoredAt(at.stored, at.path, given)) at.kept.push({ path: [...at.path], value: given });
+        if (isStoredAt(at.stored, at.path, given)) at.preserved.push({ path: [...at.path], value: given });
         else if (at.strict) unknownField(key, given, members, at);
       } else if (given !== null && given !== undefined) {
         const decoded = member.decode(given, at);
@@ -133,7 +133,7 @@ function decodeItems(items: readonly unknown[], decode: Decoder, holes: boolean,
   const result: unknown[] = [];
   for (let i = 0; i < items.length; i++) {
     at.path.push(i);
-    if ((items[i] === null || items[i] === undefined) && !holes) report(at, null, "a list has no empty items");
+    if ((items[i] === null || items[i] === undefined) && !holes) report(at, null, "empty items are not allowed");
     else result.push(decode(items[i], at));
     at.path.pop();
   }
@@ -144,7 +144,7 @@ function decodeEntries(entries: Record<string, unknown>, decode: Decoder, at: De
   const result: Record<string, unknown> = {};
   for (const key of Object.keys(entries)) {
     at.path.push(key);
-    // A key with nothing after the colon is the empty text.
+    // In YAML, a key without a value is null; it is stored as empty text.
     Object.defineProperty(result, key, {
       value: decode(entries[key] ?? "", at),
       enumerable: true,
@@ -158,7 +158,7 @@ function decodeEntries(entries: Record<string, unknown>, decode: Decoder, at: De
 
 function unknownField(key: string, value: unknown, known: ReadonlyMap<string, unknown>, at: Decoding): void {
   const hint = nearest(key, known.keys());
-  const among = known.size <= 8 ? `; known here: ${[...known.keys()].join(", ")}` : "";
+  const among = known.size <= 8 ? `; known fields: ${[...known.keys()].join(", ")}` : "";
   report(
     at,
     isObject(value) || Array.isArray(value) ? undefined : value,
@@ -166,9 +166,9 @@ function unknownField(key: string, value: unknown, known: ReadonlyMap<string, un
   );
 }
 
-const EXACT_NUMBER = `a number that keeps all its digits, at most ${Number.MAX_SAFE_INTEGER}`;
+const EXACT_NUMBER = `an integer of at most ${Number.MAX_SAFE_INTEGER}`;
 
-/** Readers of files leave integers that no number holds as the digits they are. */
+/** The file parsers return integers that a double cannot represent exactly as text. */
 const hasTooManyDigits = (value: unknown): boolean =>
   typeof value === "string" && /^[-+]?\d+$/.test(value) && !Number.isSafeInteger(Number(value));
 

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { faults, resource, stored, wrongFields } from "./testing.ts";
 
-test("DM-005 an IPReservation takes CIDRs with host bits and repeats, and no address without a mask", async () => {
+test("DM-005 an IPReservation accepts CIDRs with host bits and duplicates, but no address without prefix length", async () => {
   const reservedCIDRs = ["10.0.0.1/24", "10.0.0.7/32", "10.0.0.1/24", "fd00::/125"];
   expect(await stored("IPReservation", { reservedCIDRs })).toEqual({ reservedCIDRs });
   expect(await stored("IPReservation", {})).toEqual({});
@@ -35,7 +35,7 @@ test("DM-006 a Node keeps its BGP identity, tunnel addresses and orchestrator re
   expect<unknown>(node.status).toEqual({});
 });
 
-test("DM-006 a Node's addresses must be of their family, and BGP not empty", async () => {
+test("DM-006 the addresses of a Node must have the right IP version, and bgp must not be empty", async () => {
   const bad = [
     [{ bgp: {} }, "spec.bgp"],
     [{ bgp: { ipv4Address: "fd00::1/64" } }, "spec.bgp.ipv4Address"],
@@ -66,7 +66,7 @@ test("DM-007 a Node's IPv6 VXLAN and WireGuard, interfaces and keys", async () =
 
 const endpoint = { node: "n1", orchestrator: "k8s", pod: "p1", endpoint: "eth0", interfaceName: "cali1" };
 
-test("DM-008 a WorkloadEndpoint holds single addresses, and NAT of its own ones in one family", async () => {
+test("DM-008 a WorkloadEndpoint has single addresses, and NAT entries for them with the same IP version", async () => {
   const spec = {
     ...endpoint,
     ipNetworks: ["10.0.0.1/32", "fd00::5/128"],
@@ -124,7 +124,7 @@ test("DM-009 a WorkloadEndpoint's host ports, spoofing prefixes, service account
   ]);
 });
 
-test("DM-010 a HostEndpoint names an interface, all of them, or expects addresses", async () => {
+test("DM-010 a HostEndpoint has an interface name, * for all interfaces, or expected addresses", async () => {
   const spec = {
     node: "n1",
     interfaceName: "*",
@@ -146,7 +146,7 @@ test("DM-010 a HostEndpoint names an interface, all of them, or expects addresse
   for (const [more, field] of bad) expect(await wrongFields("HostEndpoint", more)).toEqual([field]);
 });
 
-test("DM-017 network sets take addresses and CIDRs with host bits, and refuse the namespace label", async () => {
+test("DM-017 network sets accept addresses and CIDRs with host bits, and reject the namespace label", async () => {
   const nets = ["10.0.0.1", "10.1.2.3/16", "fd00::1", "10.0.0.1"];
   for (const kind of ["NetworkSet", "GlobalNetworkSet"] as const) {
     expect(await stored(kind, { nets })).toEqual({ nets });
@@ -158,7 +158,7 @@ test("DM-017 network sets take addresses and CIDRs with host bits, and refuse th
   }
 });
 
-test("a NetworkSet may not carry labels that only the system sets, but a stored one is readable", async () => {
+test("a NetworkSet may not have labels that only the system sets, but a stored set with them can be read", async () => {
   for (const label of [
     "pcns.kubernetes.io/metadata.name",
     "pcsa.role",
@@ -172,7 +172,7 @@ test("a NetworkSet may not carry labels that only the system sets, but a stored 
   }
 });
 
-test("DM-139 times of the metadata are times", async () => {
+test("DM-139 timestamps in metadata must be valid", async () => {
   const at = (metadata: object) => wrongFields("GlobalNetworkSet", {}, { metadata: { name: "x", ...metadata } });
   expect(await at({ creationTimestamp: "x" })).toEqual(["metadata.creationTimestamp"]);
   expect(await at({ deletionTimestamp: "2026-01-31" })).toEqual(["metadata.deletionTimestamp"]);
@@ -185,7 +185,7 @@ test("DM-139 times of the metadata are times", async () => {
   });
 });
 
-test("DM-139 names, labels and annotations are checked, each with its field", async () => {
+test("DM-139 faults in names, labels and annotations are reported with their field", async () => {
   const metadata = {
     labels: { "a b": "c", ok: "v".repeat(64), "ex.org/a": "" },
     annotations: { "x y": "1", "Ex.org/A": "any text" },
@@ -204,7 +204,7 @@ test("DM-139 names, labels and annotations are checked, each with its field", as
   expect(await wrongFields("GlobalNetworkSet", {}, { metadata: { annotations } })).toEqual(["metadata.annotations"]);
 });
 
-test("DM-140 each CIDR format is as strict as its field wants", async () => {
+test("DM-140 each field has its own rules for CIDRs", async () => {
   const accepts = [
     ["NetworkSet", { nets: ["10.0.0.1/8"] }],
     ["Node", { bgp: { ipv4Address: "10.0.0.1" } }],

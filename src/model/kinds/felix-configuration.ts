@@ -1,6 +1,6 @@
-// FelixConfiguration: Felix's settings for the cluster (`default`), one node (`node.<name>`), or the nodes that a
-// selector matches. Its fields are derived from the declarations in felix-settings/; this file adds the rules across
-// fields.
+// Defines the kind FelixConfiguration: settings of Felix for the cluster (`default`), one node (`node.<name>`), or the
+// nodes that a selector matches. Its fields are derived from the declarations in felix-settings/; this file adds the
+// rules across fields.
 import type * as z from "zod/mini";
 import { felixFieldShape } from "../felix-settings/index.ts";
 import { isInterface } from "../validation/formats.ts";
@@ -23,10 +23,10 @@ type Spec = Stored<typeof spec>;
 
 export default defineKind({
   kind: "FelixConfiguration",
-  description: "The node agent's settings: of the cluster when named default, of one node when named node.<name>.",
+  description: "Settings of Felix for the cluster (name: default), one node (name: node.<name>), or selected nodes.",
   spec,
   prepare: (config) => {
-    // The older switch has the last word on both of its successors.
+    // The old setting takes precedence over the two settings that replaced it.
     const old = config["bpfConnectTimeLoadBalancingEnabled"];
     if (typeof old !== "boolean") return;
     config["bpfConnectTimeLoadBalancing"] = old ? "Enabled" : "Disabled";
@@ -42,21 +42,21 @@ export default defineKind({
       );
     for (const [i, override] of (config.healthTimeoutOverrides ?? []).entries())
       if (override.timeout.startsWith("-"))
-        report(["healthTimeoutOverrides", i, "timeout"], override.timeout, "want no negative time");
+        report(["healthTimeoutOverrides", i, "timeout"], override.timeout, "must not be negative");
     for (const name of Object.keys(config.bpfLogFilters ?? {}))
-      if (name === "*" || !isInterface(name)) report(["bpfLogFilters"], name, "want names of interfaces");
+      if (name === "*" || !isInterface(name)) report(["bpfLogFilters"], name, "want interface names");
     checkRouteTables(config, context);
     checkPorts(config, context);
     if (context.mode !== "stored") checkNewValues(config, context);
   },
 });
 
-/** Ports are numbers here: nothing names them. */
+/** Ports must be numbers here; names are not allowed. */
 function checkPorts(config: Spec, { report }: RuleContext): void {
   const check = (path: readonly (string | number)[], value: string | number | undefined) => {
     const port = value === undefined ? undefined : parsePort(value);
     if (port !== undefined && ("name" in port || port.min < 1))
-      report(path, value, "want a port from 1 to 65535 or a range of them, such as 1024:2047");
+      report(path, value, "want a port from 1 to 65535 or a range such as 1024:2047");
   };
   check(["natPortRange"], config.natPortRange);
   check(["bpfPSNATPorts"], config.bpfPSNATPorts);
@@ -65,10 +65,10 @@ function checkPorts(config: Spec, { report }: RuleContext): void {
 
 const isTime = (name: string): boolean => isDuration((spec.shape as Record<string, z.ZodMiniType>)[name]);
 
-/** What older programs stored is read as it is. */
+/** Stored values of older versions are not checked. */
 function checkNewValues(config: Spec, { report }: RuleContext): void {
   const checkTime = (path: readonly string[], value: unknown) => {
-    if (typeof value === "string" && value.startsWith("-")) report(path, value, "want no negative time");
+    if (typeof value === "string" && value.startsWith("-")) report(path, value, "must not be negative");
   };
   for (const [name, value] of Object.entries(config)) if (isTime(name)) checkTime([name], value);
   for (const [name, value] of Object.entries(config.bpfConntrackTimeouts ?? {}))
@@ -86,12 +86,13 @@ function checkRouteTables(config: Spec, { report }: RuleContext): void {
   if (single !== undefined && !(single.min >= 1 && single.max >= single.min && single.max <= 250))
     report(["routeTableRange"], single, "want min and max within 1 to 250");
   if (single !== undefined && config.routeTableRanges !== undefined)
-    report(["routeTableRange"], single, "cannot stand beside routeTableRanges");
+    report(["routeTableRange"], single, "cannot be combined with routeTableRanges");
   let total = 0;
   for (const [i, range] of (config.routeTableRanges ?? []).entries()) {
-    if (range.min < 1) report(["routeTableRanges", i, "min"], range.min, "want a table from 1 on");
-    if (range.min > range.max) report(["routeTableRanges", i, "max"], range.max, `want at least min, ${range.min}`);
+    if (range.min < 1) report(["routeTableRanges", i, "min"], range.min, "want 1 or more");
+    if (range.min > range.max)
+      report(["routeTableRanges", i, "max"], range.max, `want at least the value of min, ${range.min}`);
     total += Math.max(0, range.max - range.min + 1);
   }
-  if (total > 65535) report(["routeTableRanges"], undefined, `name ${total} tables, want at most 65535`);
+  if (total > 65535) report(["routeTableRanges"], undefined, `contain ${total} tables, want at most 65535`);
 }

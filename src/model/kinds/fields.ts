@@ -1,13 +1,13 @@
-// The vocabulary kinds are written in: zod schemas for the fields of the v3 API, plus what zod has no word for.
+// Defines the field types from which the schemas of kinds are built: zod schemas, plus properties that zod does not have.
 //
-// How absent and empty behave is part of the stored form, which other programs read, so each field says it:
+// The stored form, which other programs read, depends on how absent and empty values are stored. Each field defines this:
 //   field(s)       absent, null and empty ("", 0, false, [], {}) are the same: not stored
 //   pointer(s)     absent and null are not stored, empty is
-//   always(s, v)   stored even when absent, as v
+//   always(s, v)   absent is stored as v
 //   preset(s, v)   absent, null and empty are stored as the default v
 //   initial(s, v)  absent and null are stored as the default v, empty as it is
 //   s itself       required
-// Numbers and booleans written where text is wanted become text, as a YAML reader would have it.
+// In text fields, numbers and booleans are converted to text, because YAML does not require quotes.
 import * as z from "zod/mini";
 import type { IpVersion } from "../../lib/ip/ip.ts";
 import { formatDuration, parseDuration } from "../validation/duration.ts";
@@ -17,13 +17,13 @@ import type { PortValue, ProtocolValue } from "../validation/numbers.ts";
 import { parseSelector } from "../selector/selector.ts";
 
 export interface Extra {
-  /** Stored although empty. */
+  /** Empty values are stored. */
   readonly pointer?: boolean;
-  /** At most so many items or characters; asked of writers only: older programs stored more. */
+  /** The maximum number of items or characters. It is checked only on writes: older versions stored more. */
   readonly limit?: number;
-  /** To stored form, before validation; hands back what it cannot read. */
+  /** Converts a value to the stored form, before validation. Returns values unchanged that it cannot convert. */
   readonly decode?: (value: unknown) => unknown;
-  /** What is wanted, in words. */
+  /** Describes valid values, for error messages. */
   readonly wanted?: string;
   readonly description?: string;
   /** Keywords for the OpenAPI schema that zod does not derive. */
@@ -33,7 +33,7 @@ export const extras = z.registry<Extra>();
 
 type Schema = z.ZodMiniType;
 
-/** Adds to what is known of a schema; the last word counts. */
+/** Sets additional properties of a schema. Later calls take precedence. */
 export function extra<S extends Schema>(schema: S, more: Extra): S {
   extras.add(schema, { ...extras.get(schema), ...more });
   return schema;
@@ -45,8 +45,8 @@ export const preset = <S extends Schema>(schema: S, value: z.output<S>) => z._de
 export const initial = <S extends Schema>(schema: S, value: z.output<S>) =>
   extra(z._default(schema, value as never), { pointer: true });
 /**
- * The default is filled in by who writes through us, and not by an API server: what nobody said stays unsaid there. One
- * in the settings of a node would hide what is set for all nodes.
+ * The default is set on writes through calico-ts, but not by an API server, because it is omitted from the CRD. A default
+ * in the settings of one node would hide the settings for all nodes.
  */
 export const unserved = <S extends Schema>(schema: S) => extra(schema, { openapi: { default: undefined } });
 export const always = <S extends Schema>(schema: S, value: z.output<S>) =>
@@ -55,7 +55,7 @@ export const always = <S extends Schema>(schema: S, value: z.output<S>) =>
 export const text = () => z.string();
 export const flag = () => z.boolean();
 export const number = () => z.number();
-/** Anything: kept as it is. */
+/** Any value, stored unchanged. */
 export const unchecked = () => z.unknown();
 
 export function integer(min = -(2 ** 31), max = 2 ** 31 - 1, wanted = `want a whole number from ${min} to ${max}`) {
@@ -63,14 +63,14 @@ export function integer(min = -(2 ** 31), max = 2 ** 31 - 1, wanted = `want a wh
 }
 export const portNumber = () => integer(0, 65535, "want a port, 0 to 65535");
 export const uint32 = () => integer(0, 0xffffffff);
-/** 64 bits in the original; ours must fit a double exactly. */
+/** Calico has 64 bits; calico-ts accepts only integers that a double represents exactly. */
 export const int64 = () => integer(Number.MIN_SAFE_INTEGER, Number.MAX_SAFE_INTEGER);
 
 export const choice = <const V extends readonly string[]>(...values: V) =>
   extra(z.enum(values), {
     wanted: `want ${values.slice(0, -1).join(", ")}${values.length > 1 ? " or " : ""}${values.at(-1)}`,
   });
-/** One of the words in any letter case, kept as written. */
+/** One of the words in any letter case, stored as written. */
 export const anyCase = <const V extends readonly string[]>(...values: V) => {
   const known = new Set(values.map((value) => value.toLowerCase()));
   return matching((value) => known.has(value.toLowerCase()), `want one of ${values.join(", ")}`, {
@@ -82,7 +82,9 @@ export const list = <S extends Schema>(item: S, limit?: number) =>
   limit === undefined ? z.array(item) : extra(z.array(item), { limit });
 /** A list whose items may not repeat. */
 export const distinct = <S extends Schema>(item: S, limit?: number) => {
-  const schema = z.array(item).check(z.refine((items) => new Set(items).size === items.length, "has a repeated item"));
+  const schema = z
+    .array(item)
+    .check(z.refine((items) => new Set(items).size === items.length, "contains an item twice"));
   return limit === undefined ? schema : extra(schema, { limit });
 };
 export const map = () => z.record(z.string(), z.string());
@@ -104,13 +106,13 @@ export const address = (version?: IpVersion) =>
     (value) => formats.isAddress(value, version),
     `want an ${family(version)} address, such as ${version === 6 ? "fd00::1" : "10.0.0.1"}`,
   );
-/** CIDR or address, host bits free. */
+/** A CIDR or address; host bits may be set. */
 export const network = (version?: IpVersion) =>
   matching(
     (value) => formats.isNetwork(value, version),
     `want an ${family(version)} CIDR or address, such as ${version === 6 ? "fd00::5/64" : "10.0.0.5/24"}`,
   );
-/** CIDR or address without host bits. */
+/** A CIDR or address without host bits. */
 export const maskedNetwork = (version?: IpVersion) =>
   matching(
     (value) => formats.isMaskedNetwork(value, version),
@@ -127,19 +129,19 @@ export const labels = () =>
     matching(formats.isLabelValue, "want a label value: at most 63 of letters, digits, -, _ and ."),
   );
 
-/** A selector of the policy language; empty selects all. */
+/** A selector of Calico's language; empty selects everything. */
 export const selector = (limit?: number) => {
   const schema = z.string().check((check) => {
     try {
       parseSelector(check.value);
     } catch (error) {
       const reason = error instanceof Error ? error.message : String(error);
-      check.issues.push({ code: "custom", input: check.value, message: `is no selector: ${reason}` });
+      check.issues.push({ code: "custom", input: check.value, message: `is not a selector: ${reason}` });
     }
   });
   return limit === undefined ? schema : extra(schema, { limit });
 };
-/** A regular expression. Go's and ours agree on what operators write here. */
+/** A regular expression. For the expressions that are common here, those of Go and JavaScript are equal. */
 export const regex = () =>
   matching((value) => {
     try {
@@ -162,7 +164,7 @@ export const duration = () =>
     },
   );
 
-/** Whether a field, optional or not, holds a duration. */
+/** Whether the schema of a field, optional or not, is a duration. */
 export const isDuration = (schema: Schema | undefined): boolean =>
   schema !== undefined &&
   (extras.get(schema)?.wanted === DURATION ||
@@ -201,7 +203,7 @@ export const protocol = () =>
     },
   );
 
-/** A number or text, as Kubernetes has it for ports. */
+/** A number or text, as in Kubernetes for ports. */
 export const intOrString = () =>
   extra(
     z.custom<number | string>((value) => typeof value === "string" || Number.isInteger(value)),

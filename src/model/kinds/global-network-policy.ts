@@ -1,4 +1,4 @@
-// GlobalNetworkPolicy: rules for workloads of all namespaces and for host endpoints.
+// Defines the kind GlobalNetworkPolicy: rules for workloads of all namespaces and for host endpoints.
 import { object } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 import { checkGlobalPolicy, defaultTypes, globalPolicyFields, globalPolicyName } from "./policy.ts";

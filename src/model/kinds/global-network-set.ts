@@ -1,4 +1,4 @@
-// GlobalNetworkSet: addresses outside the cluster under labels, for all policies.
+// Defines the kind GlobalNetworkSet: addresses that rules of all policies can select by labels.
 import { NAMESPACE_LABEL } from "../labels.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 import { networkSetSpec } from "./network-set.ts";

@@ -1,4 +1,4 @@
-// HostEndpoint: an interface of a host under policy.
+// Defines the kind HostEndpoint: an interface of a host, or all of them, to which policy applies.
 import { hasPorts } from "../validation/numbers.ts";
 import { address, field, integer, interfaceName, list, object, portName, protocol, subdomain } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
@@ -16,11 +16,11 @@ export type HostEndpointResource = ResourceFor<"HostEndpoint", typeof spec>;
 
 export default defineKind({
   kind: "HostEndpoint",
-  description: "An interface of a host, or all of them, for policy to apply to.",
+  description: "An interface of a host, or all of them, to which policy applies.",
   spec,
   rules: (endpoint, { report }) => {
     if (endpoint.interfaceName === undefined && endpoint.expectedIPs === undefined)
-      report(["interfaceName"], undefined, "want an interfaceName or expectedIPs");
+      report(["interfaceName"], undefined, "interfaceName or expectedIPs is required");
     for (const [i, port] of (endpoint.ports ?? []).entries())
       if (!hasPorts(port.protocol)) report(["ports", i, "protocol"], port.protocol, "want TCP, UDP or SCTP");
   },

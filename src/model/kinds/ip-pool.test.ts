@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { readLegacyPoolFields } from "../legacy-pool.ts";
 import { faults, resource, stored, wrongFields } from "./testing.ts";
 
-test("DM-001 an IPPool is stored with its defaults, by family", async () => {
+test("DM-001 an IPPool is stored with the defaults of its IP version", async () => {
   expect(await stored("IPPool", { cidr: "10.0.0.0/16" })).toEqual({
     cidr: "10.0.0.0/16",
     vxlanMode: "Never",
@@ -16,7 +16,7 @@ test("DM-001 an IPPool is stored with its defaults, by family", async () => {
   expect(await stored("IPPool", { cidr: "fd00:0:0::/64", natOutgoing: false })).not.toHaveProperty("natOutgoing");
 });
 
-test("DM-001 empty values count as absent, null too", async () => {
+test("DM-001 empty values and null count as absent", async () => {
   const spec = {
     cidr: "10.0.0.0/16",
     blockSize: 0,
@@ -28,7 +28,7 @@ test("DM-001 empty values count as absent, null too", async () => {
   expect(await stored("IPPool", spec)).toEqual(await stored("IPPool", { cidr: "10.0.0.0/16" }));
 });
 
-test("DM-002 a LoadBalancer pool stands alone: no other use, encapsulation, BGP block or node selector", async () => {
+test("DM-002 a LoadBalancer pool has no other use, no encapsulation, no disableBGPExport and no node selector", async () => {
   const cidr = "10.0.0.0/16";
   expect((await stored("IPPool", { cidr, allowedUses: ["LoadBalancer"] })).allowedUses).toEqual(["LoadBalancer"]);
   const bad = [
@@ -60,7 +60,7 @@ test("DM-003 assignment mode, namespace selector, BGP export and status conditio
   expect<unknown>(kept.status).toEqual({ conditions });
 });
 
-test("DM-141 a pool is strictly masked, large enough for a block, and off the link-local ranges", async () => {
+test("DM-141 a pool has no host bits, is large enough for a block, and does not overlap link-local ranges", async () => {
   const bad = [
     [{ cidr: "10.0.0.1/16" }, "spec.cidr", /did you mean 10\.0\.0\.0\/16/],
     [{ cidr: "10.0.0.1" }, "spec.cidr", /want a CIDR/],
@@ -71,7 +71,7 @@ test("DM-141 a pool is strictly masked, large enough for a block, and off the li
     [{ cidr: "fe80::/64" }, "spec.cidr", /fe80::\/10/],
     [{ cidr: "10.0.0.0/16", blockSize: 19 }, "spec.blockSize", /20 to 32/],
     [{ cidr: "fd00::/64", blockSize: 115 }, "spec.blockSize", /116 to 128/],
-    [{ cidr: "fd00::/64", ipipMode: "Always" }, "spec.ipipMode", /IPv4 only/],
+    [{ cidr: "fd00::/64", ipipMode: "Always" }, "spec.ipipMode", /only IPv4/],
     [{ cidr: "10.0.0.0/16", ipipMode: "Always", vxlanMode: "CrossSubnet" }, "spec.vxlanMode", /one encapsulation/],
   ] as const;
   for (const [spec, field, reason] of bad) {
@@ -82,7 +82,7 @@ test("DM-141 a pool is strictly masked, large enough for a block, and off the li
   expect(await stored("IPPool", { cidr: "10.0.0.0/27", disabled: true })).toMatchObject({ blockSize: 26 });
 });
 
-test("DM-004 the first releases' ipip and nat-outgoing are read, and refused on write", async () => {
+test("DM-004 ipip and nat-outgoing of the first releases are read, but rejected on writes", async () => {
   const cidr = "10.0.0.0/16";
   const read = (spec: Record<string, unknown>) => readLegacyPoolFields({ cidr, ...spec });
   expect(read({ ipip: { enabled: false, mode: "always" } })).toEqual({ cidr, ipipMode: "Never" });

@@ -1,4 +1,4 @@
-// IPPool: a range of addresses for workloads, tunnels or services, and how traffic between them travels.
+// Defines the kind IPPool: a range of addresses for workloads, tunnels or services, and the encapsulation of their traffic.
 import { type Cidr, cidrLength, ipVersion, tryParseCidr, tryParseNetwork } from "../../lib/ip/ip.ts";
 import { isMaskedCidr, overlappedLinkLocal } from "../validation/formats.ts";
 import {
@@ -41,7 +41,7 @@ const BLOCK_SIZES = { 4: { least: 20, most: 32, usual: 26 }, 6: { least: 116, mo
 
 export default defineKind({
   kind: "IPPool",
-  description: "A range of addresses, and how traffic between them is carried.",
+  description: "A range of addresses, and the encapsulation of traffic between them.",
   spec,
   status,
   prepare: (pool) => {
@@ -81,26 +81,30 @@ function checkRange(pool: Spec, cidr: Cidr, { report }: RuleContext): void {
   const linkLocal = overlappedLinkLocal(cidr);
   if (linkLocal !== undefined) report(["cidr"], pool.cidr, `overlaps the link-local range ${linkLocal}`);
   if (version === 6 && pool.ipipMode !== "Never")
-    report(["ipipMode"], pool.ipipMode, "IPIP carries IPv4 only: want Never");
+    report(["ipipMode"], pool.ipipMode, "IPIP supports only IPv4: want Never");
 }
 
 function checkUses(pool: Spec, { report }: RuleContext): void {
   if (pool.ipipMode !== "Never" && pool.vxlanMode !== "Never")
-    report(["vxlanMode"], pool.vxlanMode, `a pool has one encapsulation, and ipipMode is ${pool.ipipMode}`);
+    report(
+      ["vxlanMode"],
+      pool.vxlanMode,
+      `cannot be combined with ipipMode ${pool.ipipMode}: a pool has one encapsulation`,
+    );
   for (const name of ["nodeSelector", "namespaceSelector"] as const)
     if (pool[name]?.includes("global(")) report([name], pool[name], "global() selects nothing here");
   if (pool.allowedUses.includes("Tunnel") && pool.namespaceSelector !== undefined)
-    report(["namespaceSelector"], pool.namespaceSelector, "tunnels have no namespace: take Tunnel out of allowedUses");
+    report(["namespaceSelector"], pool.namespaceSelector, "tunnels have no namespace: remove Tunnel from allowedUses");
   if (!pool.allowedUses.includes("LoadBalancer")) return;
   if (pool.allowedUses.some((use) => use !== "LoadBalancer"))
-    report(["allowedUses"], pool.allowedUses, "LoadBalancer stands alone");
+    report(["allowedUses"], pool.allowedUses, "LoadBalancer cannot be combined with other uses");
   for (const mode of ["ipipMode", "vxlanMode"] as const)
     if (pool[mode] !== "Never") report([mode], pool[mode], "a LoadBalancer pool has no encapsulation: want Never");
   if (pool.disableBGPExport) report(["disableBGPExport"], true, "a LoadBalancer pool must be exported");
-  if (pool.nodeSelector !== "all()") report(["nodeSelector"], pool.nodeSelector, "a LoadBalancer pool wants all()");
+  if (pool.nodeSelector !== "all()") report(["nodeSelector"], pool.nodeSelector, "a LoadBalancer pool requires all()");
 }
 
-/** The one spelling of the same network, host bits kept for the rule that refuses them. */
+/** Returns the canonical spelling of a network. Host bits are kept, so that the rule above can reject them. */
 function canonicalCidr(value: unknown): unknown {
   if (typeof value !== "string" || !value.includes("/")) return value;
   const network = tryParseNetwork(value);

@@ -1,4 +1,4 @@
-// IPReservation: addresses that are never given out from now on.
+// Defines the kind IPReservation: addresses that automatic assignment does not use.
 import { isNetwork } from "../validation/formats.ts";
 import { field, list, matching, object } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
@@ -14,6 +14,6 @@ export type IPReservationResource = ResourceFor<"IPReservation", typeof spec>;
 
 export default defineKind({
   kind: "IPReservation",
-  description: "Addresses that automatic assignment leaves alone; those already given out stay.",
+  description: "Addresses that automatic assignment does not use. Existing assignments are not affected.",
   spec,
 });

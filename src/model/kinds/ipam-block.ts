@@ -1,4 +1,4 @@
-// IPAMBlock: which addresses of one block are taken, and by whom. Written by address management alone.
+// Defines the kind IPAMBlock: the assigned addresses of one block, and their owners. Only IPAM writes it.
 import {
   always,
   bigInteger,
@@ -38,7 +38,7 @@ export type IPAMBlockResource = ResourceFor<"IPAMBlock", typeof spec>;
 
 export default defineKind({
   kind: "IPAMBlock",
-  description: "Which addresses of one block are taken, and by whom.",
+  description: "The assigned addresses of one block, and their owners.",
   spec,
   printerColumns: [
     { name: "CIDR", type: "string", jsonPath: ".spec.cidr" },

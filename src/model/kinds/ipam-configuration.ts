@@ -1,10 +1,10 @@
-// IPAMConfiguration: how blocks of addresses are handed to nodes.
+// Defines the kind IPAMConfiguration: settings for the allocation of address blocks to nodes.
 import { always, choice, extra, field, flag, integer, object, pointer } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 
 const spec = object({
   strictAffinity: always(flag(), false),
-  maxBlocksPerHost: field(extra(integer(0, 1_000_000), { openapi: { maximum: 2 ** 31 - 1 } })), // so in the v1 form
+  maxBlocksPerHost: field(extra(integer(0, 1_000_000), { openapi: { maximum: 2 ** 31 - 1 } })), // as in Calico's CRD
   autoAllocateBlocks: always(flag(), true),
   kubeVirtVMAddressPersistence: pointer(choice("Enabled", "Disabled")),
   ipCooldownSeconds: field(integer(0, 1200)),
@@ -13,7 +13,7 @@ export type IPAMConfigurationResource = ResourceFor<"IPAMConfiguration", typeof 
 
 export default defineKind({
   kind: "IPAMConfiguration",
-  description: "How blocks of addresses are handed to nodes.",
+  description: "Settings for the allocation of address blocks to nodes.",
   spec,
   nameRule: (name) => (name === "default" ? undefined : "there is one, named default"),
   printerColumns: [

@@ -1,4 +1,4 @@
-// IPAMHandle: in which blocks a holder has addresses, and how many. Written by address management alone.
+// Defines the kind IPAMHandle: the number of addresses that a handle has in each block. Only IPAM writes it.
 import { always, flag, numberMap, object, text } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 
@@ -7,7 +7,7 @@ export type IPAMHandleResource = ResourceFor<"IPAMHandle", typeof spec>;
 
 export default defineKind({
   kind: "IPAMHandle",
-  description: "In which blocks a holder has addresses, and how many.",
+  description: "The number of addresses that a handle has in each block.",
   spec,
   printerColumns: [{ name: "ID", type: "string", jsonPath: ".spec.handleID" }],
 });

@@ -1,14 +1,14 @@
-// One kind put to work: its schema, the rules a schema cannot say, and decoding plus validation with both.
+// Decodes and validates the resources of one kind, with its schema and with rules across fields.
 import * as z from "zod/mini";
 import { type FieldFault, fieldPath, type Report, withSuggestion } from "../validation/faults.ts";
 import type { KindName } from "../kinds.ts";
 import { API_VERSION, type Metadata, type Resource } from "../resource.ts";
 import { compileDecoder, type Decoding, isObject } from "./decode.ts";
 import { extras } from "./fields.ts";
-import { restoreFields } from "./kept-fields.ts";
+import { restoreFields } from "./preserved-fields.ts";
 import { checkMetadata, metadataSchema } from "./metadata.ts";
 
-/** Deep-readonly form of what a schema yields. */
+/** The output of a schema, deeply readonly. */
 export type Stored<S extends z.ZodMiniType> = Immutable<z.output<S>>;
 type Immutable<T> = T extends readonly (infer Item)[]
   ? readonly Immutable<Item>[]
@@ -16,17 +16,17 @@ type Immutable<T> = T extends readonly (infer Item)[]
     ? { readonly [K in keyof T]: Immutable<T[K]> }
     : T;
 
-/** Why we validate: a write, or something read that other programs, older or newer, may have written. */
+/** `create` and `update` validate a write. `stored` validates a stored resource, which another version may have written. */
 export type ValidationMode = "create" | "update" | "stored";
 
 export interface RuleContext {
   readonly metadata: Metadata;
   readonly mode: ValidationMode;
-  /** Paths are from `spec` on; one given as text is from the top. */
+  /** A path given as a list is relative to `spec`; a path given as text starts at the top of the resource. */
   readonly report: Report;
 }
 
-/** A column `kubectl get` prints. */
+/** A column that `kubectl get` prints. */
 export interface PrinterColumn {
   readonly name: string;
   readonly type: "string" | "integer" | "number" | "boolean" | "date";
@@ -38,13 +38,13 @@ export interface KindDefinition<K extends KindName, S extends z.ZodMiniType, T e
   readonly description: string;
   readonly spec: S;
   readonly status?: T;
-  /** Status that is stored although nobody wrote one. */
+  /** The status that is stored if the resource has none. */
   readonly initialStatus?: Stored<T>;
-  /** Fills in what depends on other fields; runs on decoded input, before the schema. */
+  /** Sets fields that depend on other fields. It is called with the decoded input, before the schema is checked. */
   readonly prepare?: (spec: Record<string, unknown>) => void;
   /** Rules across fields. */
   readonly rules?: (spec: Stored<S>, context: RuleContext) => void;
-  /** What is wrong with a name; absent: every DNS subdomain will do. */
+  /** Returns why a name is invalid. By default, every DNS subdomain is valid. */
   readonly nameRule?: (name: string) => string | undefined;
   readonly printerColumns?: readonly PrinterColumn[];
 }
@@ -59,23 +59,24 @@ export type ResourceFor<
   T extends z.ZodMiniType | undefined = undefined,
 > = Resource<K, Stored<S>, T extends z.ZodMiniType ? Stored<T> : never>;
 
-/** What a caller needs of a kind's schema, whatever its fields. */
+/** The methods of a kind's schema that do not depend on its fields. */
 export interface ResourceSchema<R extends Resource = Resource> {
   readonly kind: KindName;
-  /** Structure only: fields are known and of the right type. For refusing a file before its first write. */
+  /** Checks only that fields are known and have the right type. calicoctl checks a whole file so before its first write. */
   decode(raw: unknown, options?: DecodeOptions): Validated<Resource>;
-  /** Everything: the resource in stored form with its defaults, or all that is wrong with it. */
+  /** Returns the resource in stored form with its defaults, or all faults. */
   validate(raw: unknown, mode: ValidationMode, options?: Pick<DecodeOptions, "stored">): Validated<R>;
 }
 
 export interface DecodeOptions {
-  /** Absent: `create`. With `stored` a value of another program passes whose fields we know are of the right type. */
+  /** Default: `create`. With `stored`, unknown fields are accepted; known fields must have the right type. */
   readonly mode?: ValidationMode;
-  /** What the resource replaces: its fields that we do not know may stay. */
+  /** The resource that is replaced. Its unknown fields may be kept. */
   readonly stored?: Resource;
 }
 
 type Decoder = ReturnType<typeof compileDecoder>;
+/** Compiling a schema takes as long as some hundred validations without compiling. */
 const COMPILE_AFTER = 500;
 
 class KindSchema<K extends KindName, S extends z.ZodMiniType, T extends z.ZodMiniType>
@@ -91,10 +92,10 @@ class KindSchema<K extends KindName, S extends z.ZodMiniType, T extends z.ZodMin
   }
 
   decode(raw: unknown, { mode = "create", stored }: DecodeOptions = {}): Validated<Resource> {
-    const at: Decoding = { faults: [], path: [], strict: mode !== "stored", stored, kept: [] };
+    const at: Decoding = { faults: [], path: [], strict: mode !== "stored", stored, preserved: [] };
     const decoded = this.#decode(raw, at);
     if (at.faults.length > 0) return { ok: false, faults: at.faults };
-    return { ok: true, resource: restoreFields(decoded, at.kept) };
+    return { ok: true, resource: restoreFields(decoded, at.preserved) };
   }
 
   validate(
@@ -103,7 +104,7 @@ class KindSchema<K extends KindName, S extends z.ZodMiniType, T extends z.ZodMin
     { stored }: Pick<DecodeOptions, "stored"> = {},
   ): Validated<Resource<K, Stored<S>, Stored<T>>> {
     const { definition } = this;
-    const at: Decoding = { faults: [], path: [], strict: mode !== "stored", stored, kept: [] };
+    const at: Decoding = { faults: [], path: [], strict: mode !== "stored", stored, preserved: [] };
     const decoded = this.#decode(raw, at);
     const { faults } = at;
     const { metadata } = decoded;
@@ -122,7 +123,7 @@ class KindSchema<K extends KindName, S extends z.ZodMiniType, T extends z.ZodMin
     if (faults.length > 0) return { ok: false, faults };
     const resource = { kind: definition.kind, apiVersion: API_VERSION, metadata, spec: spec as Stored<S> };
     const checked = status === undefined ? resource : { ...resource, status: status as Stored<T> };
-    return { ok: true, resource: restoreFields(checked, at.kept) };
+    return { ok: true, resource: restoreFields(checked, at.preserved) };
   }
 
   #decode(raw: unknown, at: Decoding): Resource {
@@ -142,7 +143,7 @@ class KindSchema<K extends KindName, S extends z.ZodMiniType, T extends z.ZodMin
     return top["status"] === undefined ? resource : { ...resource, status: top["status"] };
   }
 
-  /** The spec's schema, compiled once that pays: compiling costs as much as some hundred validations without. */
+  /** Compiles the schema of the spec after `COMPILE_AFTER` validations. */
   #specSchema(): z.ZodMiniType {
     if (this.#compiled === undefined && ++this.#validations >= COMPILE_AFTER)
       this.#compiled = z.compile(this.definition.spec);
@@ -167,7 +168,7 @@ export const defineKind = <K extends KindName, S extends z.ZodMiniType, T extend
   definition: KindDefinition<K, S, T>,
 ): KindSchema<K, S, T> => new KindSchema(definition);
 
-/** One of zod's issues as a fault in our words. */
+/** Converts an issue of zod to a fault. */
 function faultOf(issue: z.core.$ZodIssue, schema: z.ZodMiniType, input: unknown, top: string): FieldFault {
   const value = issue.path.reduce<unknown>((at, key) => (at as Record<PropertyKey, unknown> | undefined)?.[key], input);
   const field = fieldPath([top, ...issue.path]);
@@ -188,17 +189,17 @@ function reasonOf(issue: z.core.$ZodIssue, value: unknown): string {
     case "too_small":
       return `want at least ${issue.minimum}`;
     case "invalid_key":
-      return `has a bad key: ${issue.issues[0]?.message ?? "want a label key"}`;
+      return `has an invalid key: ${issue.issues[0]?.message ?? "want a label key"}`;
     case "invalid_type":
       return value === undefined
-        ? "a value is needed"
+        ? "a value is required"
         : `want ${issue.expected === "int" ? "a whole number" : issue.expected}`;
     default:
       return issue.message;
   }
 }
 
-/** What the schema at a path says it wants. */
+/** Returns the description of valid values from the schema at a path. */
 function wantedAt(schema: z.core.$ZodType, path: readonly PropertyKey[]): string | undefined {
   const wanted = extras.get(schema as z.ZodMiniType)?.wanted;
   if (wanted !== undefined && path.length === 0) return wanted;

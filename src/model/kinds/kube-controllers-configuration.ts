@@ -1,4 +1,4 @@
-// KubeControllersConfiguration: which controllers run, and how.
+// Defines the kind KubeControllersConfiguration: the enabled controllers and their settings.
 import {
   always,
   choice,
@@ -71,7 +71,7 @@ export type KubeControllersConfigurationResource = ResourceFor<
 
 export default defineKind({
   kind: "KubeControllersConfiguration",
-  description: "Which of the Kubernetes controllers run, and how.",
+  description: "The enabled controllers of kube-controllers, and their settings.",
   spec,
   status,
   initialStatus: {},
@@ -102,8 +102,8 @@ function checkTemplate(
   if (entry.generateName === undefined)
     report([...at, "generateName"], undefined, "want a name, unique among the templates");
   else if (seen.has(entry.generateName))
-    report([...at, "generateName"], entry.generateName, "is taken by another template");
+    report([...at, "generateName"], entry.generateName, "is already used by another template");
   if (entry.interfaceCIDRs === undefined && entry.interfacePattern === undefined)
-    report([...at, "interfaceCIDRs"], undefined, "want interfaceCIDRs or interfacePattern");
+    report([...at, "interfaceCIDRs"], undefined, "interfaceCIDRs or interfacePattern is required");
   if (entry.annotations !== undefined) checkAnnotations(entry.annotations, [...at, "annotations"], report);
 }

@@ -1,4 +1,4 @@
-// LiveMigration: a workload on its way between nodes; read from KubeVirt, never written by users.
+// Defines the kind LiveMigration: a workload that migrates between nodes. It is derived from KubeVirt; users never write it.
 import type { Resource } from "../resource.ts";
 
 interface WorkloadIdentifier {

@@ -1,4 +1,4 @@
-// Metadata: the part all resources share. Names, labels and annotations are checked on writes.
+// Defines the schema of metadata, which all resources share, and validates names, labels and annotations on writes.
 import type { FieldFault, Report } from "../validation/faults.ts";
 import { fieldPath } from "../validation/faults.ts";
 import { isLabelValue, isQualifiedName, isSubdomain, isTimestamp } from "../validation/formats.ts";
@@ -52,7 +52,7 @@ export function checkMetadata(
   const name = metadata.name ?? "";
   const wrong =
     name.length > 253
-      ? `is too long by ${name.length - 253} bytes`
+      ? `has ${name.length - 253} characters too many`
       : isSubdomain(name)
         ? nameRule?.(name)
         : WANTED_NAME;

@@ -1,4 +1,4 @@
-// NetworkPolicy: rules for the workloads of one namespace.
+// Defines the kind NetworkPolicy: rules for the workloads of one namespace.
 import { object } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 import { checkPolicy, defaultTypes, namespacedPolicyName, policyFields } from "./policy.ts";

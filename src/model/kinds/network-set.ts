@@ -1,4 +1,4 @@
-// NetworkSet: addresses outside the cluster under labels, for the rules of one namespace.
+// Defines the kind NetworkSet: addresses that rules can select by the labels of the set and of its namespace.
 import { isSystemLabel } from "../labels.ts";
 import { field, list, network, object } from "./fields.ts";
 import { defineKind, type ResourceFor, type RuleContext } from "./kind.ts";

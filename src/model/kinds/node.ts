@@ -1,4 +1,4 @@
-// Node: what the cluster knows of one host: its addresses, BGP identity and tunnel endpoints.
+// Defines the kind Node: one host of the cluster, with its addresses, BGP identity and tunnel endpoints.
 import { isWireguardKey } from "../validation/formats.ts";
 import { address, always, asNumber, field, list, mac, matching, network, object, pointer, text } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
@@ -39,6 +39,6 @@ export default defineKind({
   initialStatus: {},
   rules: (node, { report }) => {
     if (node.bgp !== undefined && Object.keys(node.bgp).length === 0)
-      report(["bgp"], undefined, "is empty: fill it in or leave it out");
+      report(["bgp"], undefined, "must not be empty: set a field or remove it");
   },
 });

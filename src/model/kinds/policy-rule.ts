@@ -1,4 +1,4 @@
-// One rule of a policy or profile: schema, and what must hold between its fields.
+// Defines the schema of a rule of a policy or profile, and checks the rules across its fields.
 import * as z from "zod/mini";
 import type { IpVersion } from "../../lib/ip/ip.ts";
 import { type Report, withSuggestion } from "../validation/faults.ts";
@@ -62,7 +62,7 @@ export type PolicyRule = Stored<typeof policyRule>;
 type Path = readonly (string | number)[];
 export type RuleHome = "namespaced" | "global" | "profile";
 
-/** Reports what is wrong with a rule beyond its fields' own types. */
+/** Reports faults that the schema does not detect. */
 export function checkRule(
   rule: PolicyRule,
   direction: "ingress" | "egress",
@@ -85,7 +85,7 @@ export function checkRule(
 
 const PROTOCOLS: ReadonlySet<ProtocolValue> = new Set(PROTOCOL_NAMES);
 
-/** Nothing else that depends on the protocol is reported for one that does not exist: it may be a misspelt `TCP`. */
+/** For an unknown protocol, which may be a misspelt `TCP`, no other faults that depend on the protocol are reported. */
 const isProtocol = (protocol: ProtocolValue): boolean =>
   typeof protocol === "string" ? PROTOCOLS.has(protocol) : protocol !== 0;
 
@@ -107,25 +107,25 @@ function checkIcmp(rule: PolicyRule, at: Path, report: Report): void {
   for (const name of ["icmp", "notICMP"] as const) {
     const match = rule[name];
     if (match?.code !== undefined && match.type === undefined)
-      report([...at, name, "code"], match.code, "a code needs a type beside it");
+      report([...at, name, "code"], match.code, "requires type");
   }
   const { protocol } = rule;
   if (rule.icmp !== undefined && !ICMP_FAMILY.has(protocol) && (protocol === undefined || isProtocol(protocol)))
-    report([...at, "icmp"], rule.icmp, "needs protocol ICMP or ICMPv6");
+    report([...at, "icmp"], rule.icmp, "requires protocol ICMP or ICMPv6");
   for (const name of ["protocol", "notProtocol"] as const) {
     const family = ICMP_FAMILY.get(rule[name]);
     if (family !== undefined && rule.ipVersion !== undefined && rule.ipVersion !== family)
-      report([...at, "ipVersion"], rule.ipVersion, `${name} ${rule[name]} is of IPv${family}`);
+      report([...at, "ipVersion"], rule.ipVersion, `${name} ${rule[name]} requires ipVersion ${family}`);
   }
 }
 
 function checkHttp(rule: PolicyRule, direction: "ingress" | "egress", at: Path, report: Report): void {
   const path = [...at, "http"];
-  if (direction === "egress") report(path, undefined, "is possible in ingress rules only");
-  if (rule.action !== "Allow") report(path, undefined, "is possible with action Allow only");
+  if (direction === "egress") report(path, undefined, "is possible only in ingress rules");
+  if (rule.action !== "Allow") report(path, undefined, "is possible only with action Allow");
   const { protocol } = rule;
   if (protocol !== undefined && isProtocol(protocol) && protocol !== "TCP" && protocol !== 6)
-    report([...at, "protocol"], protocol, "a rule with http wants protocol TCP or none");
+    report([...at, "protocol"], protocol, "want TCP or no protocol in a rule with http");
   for (const [i, match] of (rule.http?.paths ?? []).entries()) {
     const value = match.exact ?? match.prefix;
     if (value === undefined || (match.exact !== undefined && match.prefix !== undefined))
@@ -135,7 +135,7 @@ function checkHttp(rule: PolicyRule, direction: "ingress" | "egress", at: Path, 
   }
 }
 
-/** Annotation keys are qualified names, in any letter case; 256 KiB in all. */
+/** Annotation keys are qualified names in any letter case. The total size is limited to 256 KiB. */
 export function checkAnnotations(annotations: Readonly<Record<string, string>>, at: Path, report: Report): void {
   let size = 0;
   for (const [key, value] of Object.entries(annotations)) {
@@ -143,7 +143,7 @@ export function checkAnnotations(annotations: Readonly<Record<string, string>>, 
     if (!isQualifiedName(key.toLowerCase()))
       report([...at, key], undefined, "want a key such as note or example.org/note");
   }
-  if (size > 256 * 1024) report(at, undefined, `has ${size} bytes in all, want at most ${256 * 1024}`);
+  if (size > 256 * 1024) report(at, undefined, `has a total of ${size} bytes, want at most ${256 * 1024}`);
 }
 
 interface Side {
@@ -159,11 +159,11 @@ function checkEntity(rule: PolicyRule, entity: EntityRule, where: Side, at: Path
   checkNets("notNets", entity.notNets, at, report);
   for (const [i, net] of (entity.notNets ?? []).entries())
     if (net === "0.0.0.0/0" || net === "::/0")
-      report([...at, "notNets", i], net, "not everything leaves nothing: the rule could never match");
+      report([...at, "notNets", i], net, "excludes all addresses, so the rule would never match");
   if (entity.selector?.includes("global("))
-    report([...at, "selector"], entity.selector, "global() is possible in a rule's namespaceSelector only");
+    report([...at, "selector"], entity.selector, "global() is possible only in the namespaceSelector of a rule");
   if (entity.namespaceSelector?.includes("global(") && !/^[ \t]*global\([ \t]*\)[ \t]*$/.test(entity.namespaceSelector))
-    report([...at, "namespaceSelector"], entity.namespaceSelector, "global() stands alone, not combined with others");
+    report([...at, "namespaceSelector"], entity.namespaceSelector, "global() cannot be combined with other terms");
   if (entity.services !== undefined) checkServices(entity, where, at, report);
 }
 
@@ -187,7 +187,7 @@ function checkPorts(
         report([...at, name, i], value, "want a port name: at most 15 of a-z, 0-9 and -, with a letter");
     } else if (meaning.min < 1) report([...at, name, i], value, "want ports from 1 to 65535");
     else if (protocol === undefined)
-      report([...at, name, i], value, "a port number needs protocol TCP, UDP or SCTP in its rule");
+      report([...at, name, i], value, "a port number requires protocol TCP, UDP or SCTP in the rule");
   }
 }
 
@@ -203,18 +203,18 @@ function checkServices(entity: EntityRule, where: Side, at: Path, report: Report
   if (services?.name === undefined) report([...path, "name"], undefined, "want the service's name");
   const wantedSide = where.direction === "ingress" ? "source" : "destination";
   if (where.side !== wantedSide)
-    report(path, services, `is possible in the ${wantedSide} of ${where.direction} rules only`);
+    report(path, services, `is possible only in the ${wantedSide} of ${where.direction} rules`);
   if (where.home === "global" && services?.namespace === undefined)
-    report([...path, "namespace"], undefined, "a global policy must name the service's namespace");
+    report([...path, "namespace"], undefined, "is required in a global policy");
   for (const other of ["selector", "notSelector", "namespaceSelector", "serviceAccounts", "nets", "notNets"] as const)
-    if (entity[other] !== undefined) report([...at, other], entity[other], "cannot stand beside services");
+    if (entity[other] !== undefined) report([...at, other], entity[other], "cannot be combined with services");
   if (where.side === "destination")
     for (const other of ["ports", "notPorts"] as const)
       if (entity[other] !== undefined)
-        report([...at, other], entity[other], "the service brings its ports: cannot stand beside services");
+        report([...at, other], entity[other], "cannot be combined with services, which define the ports");
 }
 
-/** All CIDRs of a rule are of one family, the one that ipVersion says. */
+/** All CIDRs of a rule must have the same IP version, which must equal `ipVersion` if that is set. */
 function checkFamilies(rule: PolicyRule, at: Path, report: Report): void {
   let family: IpVersion | undefined = rule.ipVersion;
   for (const side of ["source", "destination"] as const)

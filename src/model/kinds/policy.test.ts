@@ -7,7 +7,7 @@ const refused = (rule: object, kind: "GlobalNetworkPolicy" | "NetworkPolicy" = "
   wrongFields(kind, ingress(rule)).then((fields) => fields.map((field) => field.replace("spec.ingress[0].", "")));
 const keptRule = async (rule: object) => (await stored("GlobalNetworkPolicy", ingress(rule))).ingress?.[0] as unknown;
 
-test("DM-011 a NetworkPolicy is stored with tier and types, without what is empty", async () => {
+test("DM-011 a NetworkPolicy is stored with tier and types, without empty fields", async () => {
   expect(await stored("NetworkPolicy", { selector: "", ingress: [] })).toEqual({ tier: "default", types: ["Ingress"] });
   const spec = {
     tier: "default",
@@ -37,7 +37,7 @@ test("DM-012 a GlobalNetworkPolicy has a namespace selector and the host flags",
     expect(await wrongFields("GlobalNetworkPolicy", { [name]: "global()" })).toEqual([`spec.${name}`]);
 });
 
-test("DM-013 staged policies: an action, and a deletion that says nothing else", async () => {
+test("DM-013 staged policies have an action; a deletion has no other fields", async () => {
   for (const kind of ["StagedNetworkPolicy", "StagedGlobalNetworkPolicy"] as const) {
     expect(await stored(kind, { order: 5 })).toEqual({
       stagedAction: "Set",
@@ -59,7 +59,7 @@ test("DM-013 staged policies: an action, and a deletion that says nothing else",
   }
 });
 
-test("DM-014 a staged Kubernetes policy keeps Kubernetes' form", async () => {
+test("DM-014 a staged Kubernetes policy has the fields of a Kubernetes NetworkPolicy", async () => {
   const spec = {
     podSelector: { matchLabels: { a: "b" }, matchExpressions: [{ key: "k", operator: "In", values: ["x"] }] },
     ingress: [
@@ -81,7 +81,7 @@ test("DM-014 a staged Kubernetes policy keeps Kubernetes' form", async () => {
   expect(await wrongFields("StagedKubernetesNetworkPolicy", many)).toEqual(["spec.policyTypes"]);
 });
 
-test("DM-015 tiers: defaults, names without dots, built-in ones fixed", async () => {
+test("DM-015 tiers have defaults and names without dots; built-in tiers cannot be changed", async () => {
   expect(await stored("Tier", {})).toEqual({ order: 1_000_000, defaultAction: "Deny" });
   expect(await stored("Tier", { order: 0 })).toEqual({ order: 0, defaultAction: "Deny" });
   expect(await stored("Tier", { order: 5.5, defaultAction: "Pass" })).toEqual({ order: 5.5, defaultAction: "Pass" });
@@ -115,7 +115,7 @@ test("DM-031 actions and protocols: exact names, or numbers in either spelling",
   expect(await refused({ notProtocol: "gre" })).toEqual(["notProtocol"]);
 });
 
-test("a protocol that does not exist is the only fault of its rule, with the name that was probably meant", async () => {
+test("an unknown protocol is the only fault reported for its rule, with a suggestion", async () => {
   const found = async (rule: object) =>
     (await faults("GlobalNetworkPolicy", ingress(rule))).map(({ field, reason }) => `${field}: ${reason}`);
   const want = "want TCP, UDP, ICMP, ICMPv6, SCTP, UDPLite or a number from 1 to 255";
@@ -129,18 +129,18 @@ test("a protocol that does not exist is the only fault of its rule, with the nam
     `${field}: ${want}; did you mean TCP?`,
   ]);
   expect(await found({ protocol: "EIGRP", source: { notPorts: [80] } })).toEqual([`${field}: ${want}`]);
-  // What is wrong with the ports themselves is still reported.
+  // Invalid ports are still reported.
   expect(await found({ protocol: "tcp", destination: { ports: [80, 0] } })).toEqual([
     `${field}: ${want}; did you mean TCP?`,
     "spec.ingress[0].destination.ports[1]: want ports from 1 to 65535",
   ]);
-  // A protocol that exists and has no ports is still refused with ports.
+  // Ports with a known protocol that has no ports are still rejected.
   expect(await found({ protocol: "ICMP", destination: { ports: [80] } })).toEqual([
     "spec.ingress[0].destination.ports: protocol ICMP has no ports: want TCP, UDP or SCTP",
   ]);
 });
 
-test("choices in another letter case, or with a letter wrong, are answered with the right word", async () => {
+test("a choice in another letter case or with a typing error is rejected with a suggestion", async () => {
   const reasons = async (rule: object) =>
     (await faults("GlobalNetworkPolicy", ingress(rule))).map(({ reason }) => reason);
   expect(await reasons({ action: "allow" })).toEqual(["want Allow, Deny, Log or Pass; did you mean Allow?"]);
@@ -148,7 +148,7 @@ test("choices in another letter case, or with a letter wrong, are answered with 
   expect(await reasons({ action: "Reject" })).toEqual(["want Allow, Deny, Log or Pass"]);
 });
 
-test("DM-032 ports: numbers, ranges and names, one spelling stored", async () => {
+test("DM-032 ports are numbers, ranges or names, stored in one spelling", async () => {
   const keep = async (ports: unknown[]) =>
     ((await keptRule({ protocol: "TCP", destination: { ports } })) as { destination: { ports: unknown[] } }).destination
       .ports;
@@ -173,7 +173,7 @@ test("DM-032 ports: numbers, ranges and names, one spelling stored", async () =>
     expect(await refused({ protocol: "TCP", source: { ports: [port] } })).toEqual(["source.ports[0]"]);
 });
 
-test("DM-032 a port number needs a protocol with ports; a name may stand without one", async () => {
+test("DM-032 a port number requires a protocol with ports; a port name does not", async () => {
   expect(await refused({ destination: { ports: [80] } })).toEqual(["destination.ports[0]"]);
   expect(await refused({ source: { notPorts: ["1:5"] } })).toEqual(["source.notPorts[0]"]);
   expect(await keptRule({ destination: { ports: ["http"] } })).toEqual({
@@ -186,7 +186,7 @@ test("DM-032 a port number needs a protocol with ports; a name may stand without
     expect(await keptRule({ protocol, destination: { ports: [1] } })).toMatchObject({ protocol });
 });
 
-test("DM-033 ICMP needs its protocol, its family and a type under a code; notICMP needs no protocol", async () => {
+test("DM-033 icmp requires the protocol and IP version, and a code requires a type; notICMP requires no protocol", async () => {
   for (const rule of [
     { protocol: "ICMP", icmp: { type: 254, code: 255 } },
     { protocol: 58, icmp: { type: 128 } },
@@ -205,7 +205,7 @@ test("DM-033 ICMP needs its protocol, its family and a type under a code; notICM
   expect(await refused({ ipVersion: "4" })).toEqual(["ipVersion"]);
 });
 
-test("DM-034 nets are of one family, the rule's; not everything is nothing", async () => {
+test("DM-034 nets have the IP version of the rule; notNets must not exclude all addresses", async () => {
   const rule = { ipVersion: 4, source: { nets: ["10.0.0.0/8"], notNets: ["10.1.0.0/16"] } };
   expect(await keptRule(rule)).toEqual({ action: "Allow", ...rule });
   expect(await refused({ source: { nets: ["10.0.0.0/8", "fd00::/8"] } })).toEqual(["source.nets[1]"]);
@@ -228,7 +228,7 @@ test("DM-035 service accounts by name and selector", async () => {
   ]);
 });
 
-test("DM-036 services: at the far end only, alone, with a name, and with a namespace in a global policy", async () => {
+test("DM-036 services are possible only for the peer, not with selectors, and require a name (and namespace)", async () => {
   const services = { name: "s", namespace: "ns" };
   expect(await keptRule({ protocol: "TCP", source: { services, ports: [80] } })).toMatchObject({
     source: { services },
@@ -258,7 +258,7 @@ test("DM-036 services: at the far end only, alone, with a name, and with a names
   ]);
 });
 
-test("DM-037 HTTP: in ingress rules that allow, over TCP, with well-formed paths", async () => {
+test("DM-037 http is possible in ingress rules with action Allow and protocol TCP, with valid paths", async () => {
   for (const rule of [
     { http: {} },
     { protocol: "TCP", http: { methods: ["GET", "FOO"], paths: [{ exact: "/a" }, { prefix: "/b" }] } },
@@ -297,7 +297,7 @@ test("DM-039 types default to the directions that have rules; an explicit list i
   expect(await wrongFields("GlobalNetworkPolicy", { types: ["ingress"] })).toEqual(["spec.types[0]"]);
 });
 
-test("DM-040 preDNAT and doNotTrack exclude one another, need applyOnForward; preDNAT has no egress", async () => {
+test("DM-040 preDNAT and doNotTrack exclude each other and require applyOnForward; preDNAT excludes egress", async () => {
   expect(await wrongFields("GlobalNetworkPolicy", { doNotTrack: true })).toEqual(["spec.applyOnForward"]);
   const both = { doNotTrack: true, preDNAT: true, applyOnForward: true };
   expect(await wrongFields("GlobalNetworkPolicy", both)).toEqual(["spec.preDNAT"]);
@@ -308,7 +308,7 @@ test("DM-040 preDNAT and doNotTrack exclude one another, need applyOnForward; pr
   ]);
 });
 
-test("DM-041 performance hints are known and distinct", async () => {
+test("DM-041 performance hints must be known and unique", async () => {
   const performanceHints = ["AssumeNeededOnEveryNode"];
   expect(await stored("NetworkPolicy", { performanceHints })).toMatchObject({ performanceHints } as never);
   expect(await wrongFields("NetworkPolicy", { performanceHints: ["Foo"] })).toEqual(["spec.performanceHints[0]"]);
@@ -317,24 +317,24 @@ test("DM-041 performance hints are known and distinct", async () => {
   ]);
 });
 
-test("DM-049 global() stands alone, in a rule's namespaceSelector only", async () => {
+test("DM-049 global() is possible only in the namespaceSelector of a rule, without other terms", async () => {
   expect(await keptRule({ source: { namespaceSelector: "global()" } })).toMatchObject({ action: "Allow" });
   expect(await keptRule({ source: { namespaceSelector: " global( ) " } })).toMatchObject({ action: "Allow" });
   expect(await refused({ source: { namespaceSelector: "global() || has(a)" } })).toEqual(["source.namespaceSelector"]);
   expect(await refused({ source: { selector: "global()" } })).toEqual(["source.selector"]);
 });
 
-test("a fault says where, what stands there and what is wanted", async () => {
+test("a fault contains the field, the value and the expected value", async () => {
   const [bad] = await faults("NetworkPolicy", ingress({ source: { selector: "a == " } }));
   expect(bad).toMatchObject({ field: "spec.ingress[0].source.selector", value: "a == " });
-  expect(bad?.reason).toStartWith("is no selector: ");
+  expect(bad?.reason).toStartWith("is not a selector: ");
   const [unknown] = await faults("NetworkPolicy", ingress({ sorce: {} }));
   expect(unknown).toEqual({ field: "spec.ingress[0].sorce", reason: "unknown field, did you mean source?" });
   const [type] = await faults("NetworkPolicy", { order: "10" });
   expect(type).toEqual({ field: "spec.order", value: "10", reason: "want a number" });
 });
 
-test("what older or newer programs stored is read beyond the limits of a write", async () => {
+test("values stored by other versions are read, even if they exceed the limits of a write", async () => {
   const selector = `${Array.from({ length: 200 }, (_, i) => `has(label-${i})`).join(" && ")}`;
   expect(selector.length).toBeGreaterThan(1024);
   expect(await wrongFields("NetworkPolicy", { selector })).toEqual(["spec.selector"]);

@@ -1,4 +1,4 @@
-// What the policy kinds share: fields, rules across fields, defaulting of `types`, names.
+// Defines the common parts of the policy kinds: fields, rules across fields, the default of `types`, and names.
 import { isDashed, isSubdomain } from "../validation/formats.ts";
 import { DEFAULT_TIER } from "../keys/policy-names.ts";
 import { choice, distinct, field, flag, list, number, pointer, preset, selector, text } from "./fields.ts";
@@ -25,7 +25,7 @@ export const globalPolicyFields = {
 };
 export const stagedAction = () => preset(choice("Set", "Delete", "Learn", "Ignore"), "Set");
 
-/** Without `types`, a policy is about the directions it has rules for; without rules, about ingress. */
+/** Without `types`, a policy applies to the directions for which it has rules; without rules, to ingress. */
 export function defaultTypes(spec: Record<string, unknown>): void {
   if (spec["types"] !== undefined) return;
   const has = (direction: string) => Array.isArray(spec[direction]) && spec[direction].length > 0;
@@ -53,10 +53,10 @@ export function checkPolicy(
   { report }: RuleContext,
   home: "namespaced" | "global" = "namespaced",
 ): void {
-  if (spec.tier !== undefined && !isSubdomain(spec.tier)) report(["tier"], spec.tier, "want a tier's name");
+  if (spec.tier !== undefined && !isSubdomain(spec.tier)) report(["tier"], spec.tier, "want the name of a tier");
   for (const name of ["selector", "serviceAccountSelector"] as const)
     if (spec[name]?.includes("global("))
-      report([name], spec[name], "global() is possible in a rule's namespaceSelector only");
+      report([name], spec[name], "global() is possible only in the namespaceSelector of a rule");
   for (const direction of ["ingress", "egress"] as const)
     for (const [i, rule] of (spec[direction] ?? []).entries()) checkRule(rule, direction, home, [direction, i], report);
 }
@@ -65,23 +65,32 @@ export function checkGlobalPolicy(spec: GlobalPolicySpec, context: RuleContext):
   checkPolicy(spec, context, "global");
   const { report } = context;
   if (spec.namespaceSelector?.includes("global("))
-    report(["namespaceSelector"], spec.namespaceSelector, "global() is possible in a rule's namespaceSelector only");
-  if (spec.preDNAT && spec.doNotTrack) report(["preDNAT"], true, "preDNAT and doNotTrack exclude one another");
+    report(
+      ["namespaceSelector"],
+      spec.namespaceSelector,
+      "global() is possible only in the namespaceSelector of a rule",
+    );
+  if (spec.preDNAT && spec.doNotTrack) report(["preDNAT"], true, "cannot be combined with doNotTrack");
   if ((spec.preDNAT || spec.doNotTrack) && !spec.applyOnForward)
     report(["applyOnForward"], false, "must be true with preDNAT or doNotTrack");
-  if (spec.preDNAT && spec.egress !== undefined) report(["egress"], undefined, "a preDNAT policy has no egress rules");
+  if (spec.preDNAT && spec.egress !== undefined)
+    report(["egress"], undefined, "a preDNAT policy cannot have egress rules");
   if (spec.preDNAT && spec.types?.includes("Egress"))
-    report(["types"], spec.types, "a preDNAT policy has no type Egress");
+    report(["types"], spec.types, "a preDNAT policy cannot have the type Egress");
 }
 
-/** A staged deletion says nothing but what it deletes. */
+/** A staged deletion may contain no fields other than stagedAction and tier. */
 export function checkStagedDelete(spec: Readonly<Record<string, unknown>>, { report }: RuleContext): void {
   for (const [name, value] of Object.entries(spec))
     if (name !== "stagedAction" && name !== "tier")
-      report([name], isObject(value) ? undefined : value, "stands beside stagedAction Delete, which wants only tier");
+      report(
+        [name],
+        isObject(value) ? undefined : value,
+        "cannot be combined with stagedAction Delete, which allows only tier",
+      );
 }
 
-/** A staged deletion has no types: those it was given, perhaps as the policy's own defaults, go. */
+/** A staged deletion has no types. They are removed, because they may be the defaults of the original policy. */
 export function defaultStagedTypes(spec: Record<string, unknown>): void {
   if (spec["stagedAction"] !== "Delete") defaultTypes(spec);
   else delete spec["types"];
@@ -94,6 +103,6 @@ const isPolicyName = (name: string): boolean => {
 };
 
 export const globalPolicyName = (name: string): string | undefined => (isPolicyName(name) ? undefined : WANTED_NAME);
-/** Policies made from Kubernetes' or OpenStack's carry a prefix and their own name. */
+/** Policies that were converted from Kubernetes or OpenStack have a prefix. */
 export const namespacedPolicyName = (name: string): string | undefined =>
   isPolicyName(name) || /^(knp|ossg)\.default\../.test(name) ? undefined : WANTED_NAME;

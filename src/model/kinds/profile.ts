@@ -1,4 +1,4 @@
-// Profile: rules and labels that endpoints inherit by naming it; the fallback when no policy applies.
+// Defines the kind Profile: labels that endpoints inherit, and rules that apply if no policy applies.
 import { field, labels, list, object } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 import { checkRule, policyRule } from "./policy-rule.ts";
@@ -12,7 +12,7 @@ export type ProfileResource = ResourceFor<"Profile", typeof spec>;
 
 export default defineKind({
   kind: "Profile",
-  description: "Rules and labels for the endpoints that name this profile.",
+  description: "Rules and labels for the endpoints that refer to this profile.",
   spec,
   rules: (profile, { report }) => {
     for (const direction of ["ingress", "egress"] as const)

@@ -1,4 +1,4 @@
-// StagedGlobalNetworkPolicy: a GlobalNetworkPolicy that is reported on but not enforced.
+// Defines the kind StagedGlobalNetworkPolicy: a GlobalNetworkPolicy whose verdicts are reported but not enforced.
 import { object } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 import {
@@ -15,7 +15,7 @@ export type StagedGlobalNetworkPolicyResource = ResourceFor<"StagedGlobalNetwork
 
 export default defineKind({
   kind: "StagedGlobalNetworkPolicy",
-  description: "A GlobalNetworkPolicy to try: its verdicts are reported, not enforced.",
+  description: "A GlobalNetworkPolicy whose verdicts are reported, but not enforced.",
   spec,
   nameRule: globalPolicyName,
   prepare: defaultStagedTypes,

@@ -1,4 +1,4 @@
-// StagedKubernetesNetworkPolicy: a Kubernetes NetworkPolicy that is reported on but not enforced.
+// Defines the kind StagedKubernetesNetworkPolicy: a Kubernetes NetworkPolicy whose verdicts are reported but not enforced.
 import { always, choice, field, integer, intOrString, list, map, network, object, pointer, text } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 import { checkStagedDelete, stagedAction } from "./policy.ts";
@@ -33,7 +33,7 @@ export type StagedKubernetesNetworkPolicyResource = ResourceFor<"StagedKubernete
 
 export default defineKind({
   kind: "StagedKubernetesNetworkPolicy",
-  description: "A Kubernetes NetworkPolicy to try: its verdicts are reported, not enforced.",
+  description: "A Kubernetes NetworkPolicy whose verdicts are reported, but not enforced.",
   spec,
   rules: (staged, context) => {
     if (staged.stagedAction !== "Delete") return;

@@ -1,4 +1,4 @@
-// StagedNetworkPolicy: a NetworkPolicy that is reported on but not enforced.
+// Defines the kind StagedNetworkPolicy: a NetworkPolicy whose verdicts are reported but not enforced.
 import { object } from "./fields.ts";
 import { defineKind, type ResourceFor } from "./kind.ts";
 import {
@@ -15,7 +15,7 @@ export type StagedNetworkPolicyResource = ResourceFor<"StagedNetworkPolicy", typ
 
 export default defineKind({
   kind: "StagedNetworkPolicy",
-  description: "A NetworkPolicy to try: its verdicts are reported, not enforced.",
+  description: "A NetworkPolicy whose verdicts are reported, but not enforced.",
   spec,
   nameRule: namespacedPolicyName,
   prepare: defaultStagedTypes,

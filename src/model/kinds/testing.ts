@@ -1,4 +1,4 @@
-// For tests of kinds: a resource in few words, and what became of it.
+// Validates resources in tests of kinds, and returns the stored form or the faults.
 import type { FieldFault } from "../validation/faults.ts";
 import { kindOf } from "../kinds.ts";
 import type { Metadata } from "../resource.ts";
@@ -21,7 +21,7 @@ async function run(kind: SchemaKind, { spec = {}, status, metadata, mode = "crea
   return (await loadSchema(kind)).validate(status === undefined ? raw : { ...raw, status }, mode);
 }
 
-/** The spec in stored form; throws the faults when it is refused. */
+/** Returns the spec in stored form. Throws the faults if the resource is invalid. */
 export async function stored<K extends SchemaKind>(kind: K, spec: unknown, more: Try = {}): Promise<SpecOf<K>> {
   return (await resource(kind, { ...more, spec })).spec as SpecOf<K>;
 }
@@ -32,13 +32,13 @@ export async function resource(kind: SchemaKind, given: Try) {
   return result.resource;
 }
 
-/** The faults; throws when it is accepted. */
+/** Returns the faults. Throws if the resource is valid. */
 export async function faults(kind: SchemaKind, spec: unknown, more: Try = {}): Promise<readonly FieldFault[]> {
   const result = await run(kind, { ...more, spec });
   if (result.ok) throw new Error(`accepted: ${JSON.stringify(result.resource)}`);
   return result.faults;
 }
 
-/** The fields that are wrong. */
+/** Returns the paths of the invalid fields. */
 export const wrongFields = async (kind: SchemaKind, spec: unknown, more: Try = {}): Promise<readonly string[]> =>
   (await faults(kind, spec, more)).map((fault) => fault.field);

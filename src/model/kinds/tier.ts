@@ -1,4 +1,4 @@
-// Tier: an ordered group of policies, and what happens to traffic its policies apply to but do not decide.
+// Defines the kind Tier: an ordered group of policies, and the action for traffic that no rule of them matches.
 import { BUILT_IN_TIERS, isBuiltInTier } from "../built-in-tiers.ts";
 import { isDnsLabel } from "../validation/formats.ts";
 import { choice, condition, field, initial, list, number, object, unserved } from "./fields.ts";
@@ -23,7 +23,7 @@ export default defineKind({
     const fixed = BUILT_IN_TIERS[metadata.name];
     for (const name of ["order", "defaultAction"] as const)
       if (tier[name] !== fixed[name])
-        report([name], tier[name], `the built-in tier ${metadata.name} has ${fixed[name]}`);
+        report([name], tier[name], `want ${fixed[name]} in the built-in tier ${metadata.name}`);
   },
   printerColumns: [
     { name: "Order", type: "integer", jsonPath: ".spec.order" },

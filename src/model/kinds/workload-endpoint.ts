@@ -1,4 +1,4 @@
-// WorkloadEndpoint: one interface of one workload, with its addresses.
+// Defines the kind WorkloadEndpoint: one interface of one workload, with its addresses.
 import { cidrContains, cidrLength, ipVersion, tryParseAddress, tryParseCidr } from "../../lib/ip/ip.ts";
 import { isContainerId } from "../validation/formats.ts";
 import { hasPorts, PROTOCOL_NAMES } from "../validation/numbers.ts";
@@ -84,7 +84,7 @@ export default defineKind({
   },
 });
 
-/** What the endpoint's name is built from may neither begin nor end with the joint. */
+/** The endpoint's name consists of these fields joined by `-`, so they may not begin or end with it. */
 function checkSegments(endpoint: Spec, { report }: RuleContext): void {
   for (const name of ["node", "orchestrator", "pod", "containerID", "workload", "endpoint"] as const)
     if (/^-|-$/.test(endpoint[name] ?? "")) report([name], endpoint[name], "must not begin or end with -");
@@ -105,10 +105,10 @@ function checkAddresses(endpoint: Spec, { report }: RuleContext): void {
       report(
         ["ipNATs", i, "externalIP"],
         nat.externalIP,
-        `want IPv${ipVersion(internal)} as internalIP ${nat.internalIP} is`,
+        `want an IPv${ipVersion(internal)} address, like internalIP ${nat.internalIP}`,
       );
     if (!networks.some((cidr) => cidr !== undefined && cidrContains(cidr, internal)))
-      report(["ipNATs", i, "internalIP"], nat.internalIP, "is none of the endpoint's ipNetworks");
+      report(["ipNATs", i, "internalIP"], nat.internalIP, "is not in ipNetworks");
   }
 }
 
@@ -123,5 +123,5 @@ function checkPort(
 ): void {
   const known = typeof port.protocol === "number" || PROTOCOL_NAMES.some((name) => name === port.protocol);
   if (!known || !hasPorts(port.protocol)) report([...at, "protocol"], port.protocol, "want TCP, UDP or SCTP");
-  if (port.name === "" && port.hostPort === 0) report([...at, "name"], undefined, "a port needs a name or a hostPort");
+  if (port.name === "" && port.hostPort === 0) report([...at, "name"], undefined, "name or hostPort is required");
 }

@@ -15,7 +15,7 @@ const convert = (spec: object, problems: string[] = []) =>
 const orchestrator = "projectcalico.org/orchestrator == 'k8s'";
 
 describe("DM-074 a ClusterNetworkPolicy", () => {
-  test("stands in the tier before all or the one behind all, ordered by priority", () => {
+  test("is in the tier before or after all others, ordered by priority", () => {
     expect(convert({})).toEqual({
       tier: "kube-admin",
       order: 10,
@@ -73,7 +73,7 @@ describe("DM-074 a ClusterNetworkPolicy", () => {
     } as never));
 
   const bad = [
-    { from: [{ networks: ["10.0.0.0/8"] }] }, // ingress knows no networks
+    { from: [{ networks: ["10.0.0.0/8"] }] }, // not possible for ingress
     { from: [{}] },
     { from: [] },
     { from: [{ namespaces: { matchExpressions: [{ key: "a", operator: "Near" }] } }] },
@@ -81,7 +81,7 @@ describe("DM-074 a ClusterNetworkPolicy", () => {
     { from: [{ namespaces: {} }], protocols: [{ tcp: { destinationPort: { number: 0 } } }] },
   ];
   for (const rule of bad)
-    test(`${JSON.stringify(rule)} opens nothing`, () => {
+    test(`${JSON.stringify(rule)} allows no traffic`, () => {
       const problems: string[] = [];
       expect(convert({ ingress: [{ action: "Accept", ...rule }] }, problems)?.ingress).toBeUndefined();
       expect(convert({ ingress: [{ action: "Deny", name: "d", ...rule }] }, problems)?.ingress).toEqual([
@@ -91,7 +91,7 @@ describe("DM-074 a ClusterNetworkPolicy", () => {
       expect(problems).toHaveLength(3);
     });
 
-  test("of an unknown tier or without subject is gone, and no error", () => {
+  test("with an unknown tier or without a subject is deleted, without an exception", () => {
     const key = { type: "resource", kind: "KubernetesClusterNetworkPolicy", name: "p" } as const;
     for (const spec of [{ tier: "Other" }, { subject: {} }]) {
       const problems: string[] = [];
@@ -103,7 +103,7 @@ describe("DM-074 a ClusterNetworkPolicy", () => {
   });
 });
 
-test("DM-075 policies made of AdminNetworkPolicies by older programs keep their tier and name", () => {
+test("DM-075 policies that older versions converted from AdminNetworkPolicies keep their tier and name", () => {
   const key = { type: "resource", kind: "GlobalNetworkPolicy", name: "kanp.adminnetworkpolicy.p" } as const;
   const value: Resource = {
     apiVersion: API_VERSION,
@@ -116,7 +116,7 @@ test("DM-075 policies made of AdminNetworkPolicies by older programs keep their 
   ]);
 });
 
-test("DM-105 a NetworkPolicy of Kubernetes keeps its own name under its own kind", () => {
+test("DM-105 a Kubernetes NetworkPolicy keeps its name and has its own kind", () => {
   const key = { type: "resource", kind: "KubernetesNetworkPolicy", namespace: "ns1", name: "web" } as const;
   const value: Resource = {
     apiVersion: API_VERSION,

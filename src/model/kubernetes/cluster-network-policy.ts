@@ -1,5 +1,6 @@
-// Kubernetes' ClusterNetworkPolicy (policy.networking.k8s.io/v1alpha2) as a global policy of a tier before or behind all
-// others. What cannot be converted must not open anything: such an Accept rule is left out, any other denies all.
+// Converts the Kubernetes ClusterNetworkPolicy (policy.networking.k8s.io/v1alpha2) to a global policy in the tier before
+// or after all others. A rule that cannot be converted must not allow traffic: an Accept rule is ignored, any other rule
+// denies all traffic.
 import { tryParseCidr } from "../../lib/ip/ip.ts";
 import { JsonReader } from "../../lib/encoding/json-reader.ts";
 import { quote } from "../../lib/shorten.ts";
@@ -19,7 +20,7 @@ const ACTIONS: ReadonlyMap<unknown, RuleJson["action"]> = new Map([
   ["Pass", "Pass"],
 ] as const);
 
-/** Nothing for a policy of an unknown tier or without a subject. */
+/** Returns undefined for a policy with an unknown tier or without a subject, which is reported. */
 export function convertClusterNetworkPolicy(resource: Resource, report: ReportProblem): PolicySpecJson | undefined {
   const spec = new JsonReader(resource.spec, "spec");
   const tier = TIERS.get(spec.raw("tier"));
@@ -79,10 +80,10 @@ function convertRule(rule: JsonReader, peers: "from" | "to", report: ReportProbl
   } catch (error) {
     if (!isValueError(error)) throw error;
     if (action === "Allow") {
-      report(`${error.message}: rule left out`);
+      report(`${error.message}: rule ignored`);
       return [];
     }
-    report(`${error.message}: denies all in its place`);
+    report(`${error.message}: the rule denies all traffic`);
     return [{ action: "Deny" }];
   }
 }
@@ -93,7 +94,7 @@ function convertPeer(peer: JsonReader, peers: "from" | "to"): EntityJson {
   const pods = peer.object("pods");
   if (pods !== undefined) return podsEntity(pods);
   const networks = peers === "to" ? peer.texts("networks") : [];
-  if (networks.length === 0) return peer.fail(peers === "to" ? "networks" : "pods", "a peer we know");
+  if (networks.length === 0) return peer.fail(peers === "to" ? "networks" : "pods", "a known type of peer");
   return {
     nets: networks.map((text) => tryParseCidr(text) ?? peer.fail("networks", `CIDRs, not ${quote(text)}`)),
   };
@@ -104,7 +105,7 @@ interface ProtocolPorts {
   readonly ports: readonly PortValue[];
 }
 
-/** Named ports, of any protocol, first; then SCTP, TCP, UDP. Nothing said = everything. */
+/** Returns named ports, which may have any protocol, first; then SCTP, TCP, UDP. An empty list matches all traffic. */
 function convertProtocols(rule: JsonReader): readonly ProtocolPorts[] {
   const entries = rule.objects("protocols");
   if (entries.length === 0) return [{ ports: [] }];
@@ -140,6 +141,6 @@ function destinationPort(port: JsonReader | undefined): PortMatch | undefined {
   const first = range === undefined ? port.whole("number") : range.whole("start");
   const last = range === undefined ? first : range.whole("end");
   if (first === undefined || last === undefined || first < 1 || last > 65535 || last < first)
-    return port.fail("number", "1 to 65535, or a range of them");
+    return port.fail("number", "1 to 65535, or a range");
   return { first, last };
 }

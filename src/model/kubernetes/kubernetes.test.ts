@@ -43,14 +43,14 @@ const convert = (given?: Pod, problems: string[] = []) =>
   workloadEndpointFromPod(pod(given), (problem) => problems.push(problem));
 const networks = (given: Pod) => convert(given).spec.ipNetworks as readonly string[] | undefined;
 
-test("DM-060 pods on the host's network or without a node are no workloads", () => {
+test("DM-060 pods on the host's network or without a node are not workloads", () => {
   expect(isWorkloadPod(pod())).toBe(true);
   expect(isWorkloadPod(pod({ spec: { hostNetwork: true } }))).toBe(false);
   expect(isWorkloadPod(pod({ spec: { nodeName: "" } }))).toBe(false);
   expect(() => convert({ spec: { nodeName: "" } })).toThrow("nodeName");
 });
 
-describe("DM-061 a pod's addresses come from the first source that gives one", () => {
+describe("DM-061 a pod's addresses come from the first of these sources that has one", () => {
   const annotations = {
     "cni.projectcalico.org/podIPs": "10.0.0.3/32,fd00::3",
     "cni.projectcalico.org/podIP": "10.0.0.4/32",
@@ -123,14 +123,16 @@ describe("DM-061 a pod's addresses come from the first source that gives one", (
     convert({ annotations: { "cni.projectcalico.org/podIPs": many } }, problems);
     expect(problems).toEqual([expect.stringContaining("10.0.0.3/32, … (1000 in all) ignored")]);
   });
-  test("a prefix fails the pod", () => {
+  test("a prefix makes the pod invalid", () => {
     for (const text of ["0.0.0.0/1,128.0.0.0/1", "10.0.0.0/31", "::/0"]) {
       expect(() => convert({ annotations: { "cni.projectcalico.org/podIPs": text } })).toThrow("is a prefix");
       expect(() => convert({ status: assigned(text) })).toThrow("is a prefix");
     }
   });
-  test("none is valid, without addresses", () => expect(convert().spec.ipNetworks).toBeUndefined());
-  test("a bad one fails the pod", () => expect(() => convert({ status: { podIP: "x" } })).toThrow("no IP address"));
+  test("a pod without any of them is valid, without addresses", () =>
+    expect(convert().spec.ipNetworks).toBeUndefined());
+  test("an invalid address makes the pod invalid", () =>
+    expect(() => convert({ status: { podIP: "x" } })).toThrow("is not an IP address"));
 });
 
 test("DM-062 the AWS plugin's annotation gives no address before the kubelet reports it", () => {
@@ -139,7 +141,7 @@ test("DM-062 the AWS plugin's annotation gives no address before the kubelet rep
   expect(networks({ annotations, status: { podIP: "10.0.0.5" } })).toEqual(["10.0.0.5/32"]);
 });
 
-describe("DM-063 finished pods lose their addresses and stay", () => {
+describe("DM-063 finished pods lose their addresses, but the endpoint remains", () => {
   const status = { podIP: "10.0.0.1" };
   for (const phase of ["Failed", "Succeeded", "Completed"])
     test(phase, () => expect(convert({ status: { ...status, phase } }).spec.ipNetworks).toBeUndefined());
@@ -196,7 +198,7 @@ describe("DM-065 labels, profiles and ports", () => {
     });
     expect(endpoint.spec.profiles).toEqual(["kns.ns1", "ksa.ns1.sa"]);
   });
-  test("a service account's name too long for a label is no label", () => {
+  test("the name of a service account that is too long for a label is omitted", () => {
     const labelled = (length: number) =>
       "projectcalico.org/serviceaccount" in
       (convert({ spec: { serviceAccountName: "s".repeat(length) } }).metadata.labels ?? {});
@@ -230,7 +232,7 @@ describe("DM-065 labels, profiles and ports", () => {
   });
 });
 
-test("DM-066 floating addresses go to the pod's address of their family", () => {
+test("DM-066 a floating address maps to the pod's address of the same IP version", () => {
   const status = { podIPs: [{ ip: "10.0.0.1" }, { ip: "fd00::1" }] };
   const nats = (text: string, given: object = status) =>
     convert({ status: given, annotations: { "cni.projectcalico.org/floatingIPs": text } }).spec.ipNATs;
@@ -244,7 +246,7 @@ test("DM-066 floating addresses go to the pod's address of their family", () => 
   expect(nats("1.2.3.4", {})).toBeUndefined(); // nothing to go to: nothing to understand
 });
 
-test("DM-067 prefixes a pod may send from are masked, others refused", () => {
+test("DM-067 allowed source prefixes of a pod are masked, invalid ones are rejected", () => {
   const prefixes = (text: string) =>
     convert({ annotations: { "cni.projectcalico.org/allowedSourcePrefixes": text } }).spec.allowSpoofedSourcePrefixes;
   expect(prefixes('["8.8.8.8/24"]') as readonly string[]).toEqual(["8.8.8.0/24"]);
@@ -252,7 +254,7 @@ test("DM-067 prefixes a pod may send from are masked, others refused", () => {
   for (const text of ['["8.8.8.8"]', '["x/24"]', "x", '{"a":1}']) expect(() => prefixes(text)).toThrow();
 });
 
-describe("DM-068 CI-085 traffic limits of a pod by annotation become its endpoint's", () => {
+describe("DM-068 CI-085 traffic limits in a pod's annotations become those of its endpoint", () => {
   const qos = (given: Record<string, string>, problems: string[] = []) =>
     convert(
       {
@@ -283,21 +285,21 @@ describe("DM-068 CI-085 traffic limits of a pod by annotation become its endpoin
     [{ ingressPacketBurst: "5" }, undefined],
     [{ egressMaxConnections: "0" }, { egressMaxConnections: 1 }],
     [{ ingressBandwidth: "fast" }, undefined],
-    [{ ingressBandwidth: "fast", "kubernetes.io/ingress-bandwidth": "10M" }, undefined], // ours goes before theirs
+    [{ ingressBandwidth: "fast", "kubernetes.io/ingress-bandwidth": "10M" }, undefined], // Calico's annotation takes precedence
     [{ dscp: "46" }, { dscp: 46 }],
     [{ dscp: "af11" }, { dscp: "AF11" }],
     [{ dscp: "64" }, undefined],
   ] as const;
   for (const [annotations, want] of cases)
     test(JSON.stringify(annotations), () => expect(qos(annotations)).toEqual(want));
-  test("what is moved or left out is reported", () => {
+  test("values that are changed or ignored are reported", () => {
     const problems: string[] = [];
     qos({ ingressBandwidth: "1", egressBurst: "2M", dscp: "x" }, problems);
     expect(problems).toHaveLength(3);
   });
 });
 
-test("quantities of Kubernetes", () => {
+test("parseQuantity parses Kubernetes quantities", () => {
   const cases = {
     "1": 1,
     "10M": 1e7,
@@ -314,13 +316,13 @@ test("quantities of Kubernetes", () => {
     expect([text, parseQuantity(text)]).toEqual([text, undefined]);
 });
 
-test("a quantity as long as annotations may be is rejected at once", () => {
+test("a quantity as long as an annotation may be is rejected quickly", () => {
   const started = performance.now();
   expect(parseQuantity(`${"2".repeat(256 * 1024)}x`)).toBeUndefined();
   expect(performance.now() - started).toBeLessThan(1000); // minutes if a digit may belong to two parts of the pattern
 });
 
-test("DM-069 a namespace is a profile that allows all and gives its labels", () =>
+test("DM-069 a namespace becomes a profile with its labels that allows all traffic", () =>
   expect(
     profileFromNamespace({
       metadata: { name: "ns1", resourceVersion: "7", labels: { team: "a", "projectcalico.org/name": "evil" } },
@@ -336,7 +338,7 @@ test("DM-069 a namespace is a profile that allows all and gives its labels", () 
     },
   }));
 
-test("DM-070 a service account is a profile without rules", () => {
+test("DM-070 a service account becomes a profile without rules", () => {
   const long = "s".repeat(100);
   expect(
     profileFromServiceAccount({
@@ -354,7 +356,7 @@ test("DM-070 a service account is a profile without rules", () => {
   for (const name of ["kns.", "ksa.ns1", "ksa.ns1.", "other"]) expect(profileOrigin(name)).toBeUndefined();
 });
 
-describe("DM-076 a Kubernetes Node and ours", () => {
+describe("DM-076 conversion between Kubernetes Nodes and Calico Nodes", () => {
   const node = {
     bgp: {
       asNumber: 64512,
@@ -378,7 +380,7 @@ describe("DM-076 a Kubernetes Node and ours", () => {
     spec,
     status,
   });
-  test("all that was written is read", () => {
+  test("all fields that were written are read", () => {
     const { annotations } = kubernetesNodeFrom(ours(node), {
       metadata: { name: "n1", annotations: { foreign: "kept" } },
     });
@@ -388,12 +390,12 @@ describe("DM-076 a Kubernetes Node and ours", () => {
     expect(read.spec).toMatchObject(node);
     expect(read.spec.orchRefs).toEqual([{ nodeName: "n1", orchestrator: "k8s" }]);
   });
-  test("what is no longer set is taken away", () => {
+  test("annotations of fields that are no longer set are removed", () => {
     const { annotations } = kubernetesNodeFrom(ours(node), { metadata: { name: "n1" } });
     const emptied = kubernetesNodeFrom({ ...ours({}), status: {} }, { metadata: { name: "n1", annotations } });
     expect(emptied.annotations).toEqual({});
   });
-  test("two CIDRs in one interface do no harm", () =>
+  test("CIDRs among the addresses of an interface are ignored", () =>
     expect(
       nodeFromKubernetes({
         metadata: {
@@ -406,7 +408,7 @@ describe("DM-076 a Kubernetes Node and ours", () => {
     ).toEqual([{ name: "e", addresses: ["10.0.0.6"] }]));
 });
 
-describe("DM-077 labels of both sides are merged, and told apart again", () => {
+describe("DM-077 labels of both Nodes are merged, and separated again", () => {
   const kubernetes = {
     metadata: {
       name: "n1",
@@ -421,24 +423,24 @@ describe("DM-077 labels of both sides are merged, and told apart again", () => {
     const { annotations } = kubernetesNodeFrom({ ...node, metadata: { ...node.metadata, labels } }, kubernetes);
     return JSON.parse(annotations["projectcalico.org/labels"] ?? "{}") as unknown;
   };
-  test("Kubernetes' win for reading", () =>
+  test("on reading, labels of Kubernetes take precedence", () =>
     expect(nodeFromKubernetes(kubernetes).metadata.labels).toEqual({ zone: "a", both: "k8s", own: "1" }));
-  test("written back unchanged, nothing changes, not even what was hidden", () =>
+  test("writing the Node back unchanged changes nothing, including hidden labels", () =>
     expect(labelsAfter(() => {})).toEqual({ both: "calico", own: "1" }));
-  test("ours change", () =>
+  test("changed labels become labels of the Calico Node", () =>
     expect(labelsAfter((labels) => Object.assign(labels, { own: "2", more: "3" }))).toEqual({
       both: "calico",
       own: "2",
       more: "3",
     }));
-  test("without the note all labels count as ours", () => {
+  test("without the annotation, all labels are those of the Calico Node", () => {
     const { annotations } = kubernetesNodeFrom(
       { apiVersion: API_VERSION, kind: "Node", metadata: { name: "n1", labels: { zone: "a" } }, spec: {} },
       kubernetes,
     );
     expect(annotations["projectcalico.org/labels"]).toBe('{"zone":"a"}');
   });
-  test("a note that does not parse is refused", () =>
+  test("an annotation that does not parse is rejected", () =>
     expect(() =>
       kubernetesNodeFrom(
         {
@@ -452,7 +454,7 @@ describe("DM-077 labels of both sides are merged, and told apart again", () => {
     ).toThrow("kube-labels"));
 });
 
-test("DM-078 with pod CIDRs the tunnel's address is the first of them", () => {
+test("DM-078 with pod CIDRs, the tunnel address is their first address", () => {
   const kubernetes = {
     metadata: { name: "n", annotations: { "projectcalico.org/WireguardPublicKey": "k" } },
     spec: { podCIDRs: ["fd00::/64", "10.244.1.0/24"] },
@@ -463,7 +465,7 @@ test("DM-078 with pod CIDRs the tunnel's address is the first of them", () => {
   expect(nodeFromKubernetes(kubernetes).spec.bgp).toBeUndefined();
 });
 
-test("DM-078 with pod CIDRs, notes of allocated tunnel addresses are left from before and not read", () => {
+test("DM-078 with pod CIDRs, annotations with allocated tunnel addresses are ignored", () => {
   const annotations = {
     "projectcalico.org/IPv4IPIPTunnelAddr": "10.65.0.1",
     "projectcalico.org/IPv4WireguardInterfaceAddr": "10.65.0.3",
@@ -478,7 +480,7 @@ test("DM-078 with pod CIDRs, notes of allocated tunnel addresses are left from b
   expect(without.wireguard).toEqual({ interfaceIPv4Address: "10.65.0.3", interfaceIPv6Address: "fd00:65::3" });
 });
 
-test("DM-076 a tunnel's MAC address that is none counts as absent", () => {
+test("DM-076 an invalid MAC address of a tunnel counts as absent", () => {
   const read = (mac: string) =>
     nodeFromKubernetes({
       metadata: {
@@ -502,7 +504,7 @@ test("DM-079 UIDs are converted by reversing bits, and back", () => {
   fc.assert(fc.property(fc.uuid(), (uid) => void expect(convertUid(convertUid(uid))).toBe(uid)));
 });
 
-describe("DM-080 a migration of a virtual machine", () => {
+describe("DM-080 the migration of a virtual machine", () => {
   const migration = (phase: string, sourcePod?: string) =>
     liveMigrationFromKubeVirt({
       metadata: { name: "m", namespace: "ns1", uid: "u" },
@@ -519,7 +521,7 @@ describe("DM-080 a migration of a virtual machine", () => {
         },
       }),
     );
-  test("a machine's name is one value of the selector, whatever it contains", () => {
+  test("the name of a machine cannot inject selector syntax", () => {
     const selectorFor = (vmiName: string) =>
       liveMigrationFromKubeVirt({
         metadata: { name: "m", namespace: "ns1", uid: "u" },
@@ -535,15 +537,15 @@ describe("DM-080 a migration of a virtual machine", () => {
         { kind: "equals", label: "kubevirt.io/migrationJobUID", value: "u" },
       ],
     });
-    expect(() => selectorFor(`x' || all() || "y`)).toThrow("cannot be a label's value");
+    expect(() => selectorFor(`x' || all() || "y`)).toThrow("is not a label value");
   });
-  test("before it begins, after it ends, and without its source", () => {
+  test("is converted only while it runs, and may have no source", () => {
     for (const phase of ["Pending", "Succeeded", ""]) expect(migration(phase)).toBeUndefined();
     expect(migration("Scheduling")?.spec.source).toBeUndefined();
   });
 });
 
-test("what the CNI plugin writes on a pod is what is read from it", () => {
+test("the addresses that the CNI plugin writes to a pod are read from it", () => {
   const now = new Date("2026-01-02T03:04:05.678Z");
   const written = podPatch({ ipNetworks: ["10.0.0.1", "fd00::1/128"], containerID: "c" }, now);
   expect(written?.metadata.annotations).toEqual({
@@ -633,11 +635,10 @@ describe("the interface of a pod whose computed name another workload has", () =
 
 // --- recordings --------------------------------------------------------------------------------------------------
 const folder = join(import.meta.dir, "../../../../shared/golden/kubernetes/conversion");
-if (!existsSync(folder))
-  console.log("Kubernetes conversions: the recordings are not beside the checkout, not compared");
+if (!existsSync(folder)) console.log("Kubernetes conversions: no recordings next to the checkout, not compared");
 else {
   const read = <T>(file: string): T => JSON.parse(readFileSync(join(folder, file), "utf8")) as T;
-  /** Recorded objects carry made-up UIDs and times, given ones none. */
+  /** Removes UIDs and times, which only recorded objects have. */
   const bare = (resource: Resource | undefined): unknown => {
     if (resource === undefined) return undefined;
     const { uid: _, resourceVersion: __, creationTimestamp: ___, ...metadata } = resource.metadata;

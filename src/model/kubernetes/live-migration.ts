@@ -1,4 +1,4 @@
-// A virtual machine on the move: KubeVirt's VirtualMachineInstanceMigration as a LiveMigration.
+// Converts KubeVirt's VirtualMachineInstanceMigration to a LiveMigration.
 import { JsonReader } from "../../lib/encoding/json-reader.ts";
 import { NAMESPACE_LABEL } from "../labels.ts";
 import { API_VERSION, type Resource } from "../resource.ts";
@@ -13,7 +13,7 @@ const PHASES: ReadonlySet<string> = new Set([
   "Running",
   "Failed",
 ]);
-/** On the virtual machine's pods: its name, and on the target's also the migration's UID. */
+/** Labels of the virtual machine's pods: the machine's name, and on the target pod also the UID of the migration. */
 const MACHINE_LABEL = "vmi.kubevirt.io/id";
 const MIGRATION_LABEL = "kubevirt.io/migrationJobUID";
 
@@ -22,7 +22,7 @@ export interface LiveMigrationSpec {
   readonly target: { readonly selector: string };
 }
 
-/** Nothing for a migration that has not begun or is over. */
+/** Returns undefined for a migration that has not started or has ended. */
 export function liveMigrationFromKubeVirt(json: unknown): Resource<"LiveMigration", LiveMigrationSpec> | undefined {
   const object = new JsonReader(json);
   const status = object.object("status");

@@ -1,4 +1,4 @@
-// The metadata of Kubernetes' objects.
+// Reads the metadata of Kubernetes objects.
 import type { JsonReader } from "../../lib/encoding/json-reader.ts";
 import type { Labels, Metadata } from "../resource.ts";
 import { convertUid } from "./uid.ts";
@@ -20,7 +20,10 @@ export function namesOf(object: JsonReader): ObjectNames {
   };
 }
 
-/** UID, time and revision of the object something was made from. A derived object's UID is converted. */
+/**
+ * Returns UID, creation time and revision of the object from which a resource is derived.
+ * @param uid `converted` if the resource has its own UID, see `convertUid`
+ */
 export function originOf(object: JsonReader, uid: "same" | "converted"): Partial<Metadata> {
   const metadata = object.object("metadata");
   const own = metadata?.filled("uid");

@@ -9,7 +9,7 @@ const problems: string[] = [];
 const cidr = (i: number): string => `10.${i >> 8}.${i & 255}.0/24`;
 const convert = (spec: unknown) => convertKubernetesPolicySpec(spec, (problem) => problems.push(problem));
 
-describe("DM-071 a NetworkPolicy of Kubernetes", () => {
+describe("DM-071 a Kubernetes NetworkPolicy", () => {
   test("allows by labels: each operator, matchLabels sorted", () =>
     expect(
       convert({
@@ -31,7 +31,7 @@ describe("DM-071 a NetworkPolicy of Kubernetes", () => {
       types: ["Ingress"],
     }));
 
-  test("keeps no peers, empty peers and empty selectors apart; an empty peer is nobody", () =>
+  test("distinguishes no peers, empty peers and empty selectors; an empty peer matches nothing", () =>
     expect(
       convert({
         podSelector: {},
@@ -46,7 +46,7 @@ describe("DM-071 a NetworkPolicy of Kubernetes", () => {
       },
     ]));
 
-  test("prefixes of more than a thousand peers share a rule; other peers have their own", () => {
+  test("with more than a thousand peers has one rule for all prefixes and one for each other peer", () => {
     const blocks = (count: number) => Array.from({ length: count }, (_, i) => ({ ipBlock: { cidr: cidr(i) } }));
     const ingress = (from: readonly object[]) =>
       convert({ podSelector: {}, ingress: [{ from, ports: [{ port: 80 }] }] }).ingress ?? [];
@@ -66,7 +66,7 @@ describe("DM-071 a NetworkPolicy of Kubernetes", () => {
     for (const { destination, protocol } of many) expect([destination, protocol]).toEqual([{ ports: [80] }, "TCP"]);
   });
 
-  test("leaves out rules beyond the limits, and reports it once", () => {
+  test("loses the rules beyond the limits, which is reported once", () => {
     const limited = (rules: readonly object[]) => {
       problems.length = 0;
       return convert({ podSelector: {}, ingress: rules }).ingress?.length ?? 0;
@@ -92,7 +92,7 @@ describe("DM-071 a NetworkPolicy of Kubernetes", () => {
     expect(problems[0]).toContain("spec.ingress[0].from: want at most 5000 rules and 100000 ports times peers");
   });
 
-  test("reads no more into labels, values and ports than they are", () => {
+  test("cannot inject selector syntax with labels, values and ports", () => {
     const from = (podSelector: object) => convert({ podSelector: {}, ingress: [{ from: [{ podSelector }] }] }).ingress;
     const evil = "x' || all() || a == 'y";
     const spelled = `projectcalico.org/orchestrator == 'k8s' && app == "${evil}"`;
@@ -105,7 +105,7 @@ describe("DM-071 a NetworkPolicy of Kubernetes", () => {
     expect(ports({ port: "http", endPort: 90 })).toBeUndefined();
   });
 
-  test("splits by protocol, then peer; egress puts both in the destination", () =>
+  test("is split by protocol, then by peer; egress rules have both in the destination", () =>
     expect(
       convert({
         podSelector: {},
@@ -143,17 +143,17 @@ describe("DM-071 a NetworkPolicy of Kubernetes", () => {
       },
     ]));
 
-  test("types: said, in one order; not said, by the rules", () => {
+  test("has the given types, sorted, or those of its rules", () => {
     expect(convert({ policyTypes: ["Egress", "Ingress"] }).types).toEqual(["Ingress", "Egress"]);
     expect(convert({}).types).toEqual(["Ingress"]);
     expect(convert({ egress: [{}] }).types).toEqual(["Ingress", "Egress"]);
   });
 
-  test("a rule with a CIDR that is none stays closed and is reported", () => {
+  test("a rule with an invalid CIDR is ignored and reported", () => {
     problems.length = 0;
     const spec = convert({ ingress: [{ from: [{ ipBlock: { cidr: "10.0.0.0/99" } }] }, { ports: [{ port: 80 }] }] });
     expect(spec.ingress).toEqual([{ action: "Allow", protocol: "TCP", destination: { ports: [80] } }]);
-    expect(problems).toEqual(['spec.ingress[0].from[0].ipBlock.cidr: want a CIDR, not "10.0.0.0/99": rule left out']);
+    expect(problems).toEqual(['spec.ingress[0].from[0].ipBlock.cidr: want a CIDR, not "10.0.0.0/99": rule ignored']);
   });
 });
 
@@ -162,7 +162,7 @@ test("DM-072 endPort makes a range", () =>
     { action: "Allow", protocol: "TCP", destination: { ports: ["8000:8080"] } },
   ]));
 
-test("DM-073 ports are merged: names first, ranges joined; with one number at most they stay as given", () => {
+test("DM-073 ports are merged: names first, then joined ranges; with at most one number they are unchanged", () => {
   const simplify = (ports: readonly (number | string)[]) =>
     simplifyPorts(
       ports.map((port): PortMatch => {
@@ -178,7 +178,7 @@ test("DM-073 ports are merged: names first, ranges joined; with one number at mo
 });
 
 const recording = join(import.meta.dir, "../../../../shared/golden/kubernetes/controllers/networkpolicies.json");
-if (!existsSync(recording)) console.log("NetworkPolicy: the recordings are not beside the checkout, not compared");
+if (!existsSync(recording)) console.log("NetworkPolicy: no recordings next to the checkout, not compared");
 else {
   const { cases } = JSON.parse(readFileSync(recording, "utf8")) as {
     cases: { name: string; kubernetes: Resource; stored?: Record<string, Resource> }[];

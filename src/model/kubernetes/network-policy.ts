@@ -1,5 +1,5 @@
-// Kubernetes' NetworkPolicy as a NetworkPolicy of ours. A rule that cannot be converted is left out and reported: these
-// policies only ever allow, so what is left out stays closed.
+// Converts Kubernetes NetworkPolicies to Calico NetworkPolicies. A rule that cannot be converted is reported and ignored.
+// This is safe because the rules of these policies only allow traffic.
 import { type Cidr, tryParseCidr } from "../../lib/ip/ip.ts";
 import { JsonReader } from "../../lib/encoding/json-reader.ts";
 import { quote } from "../../lib/shorten.ts";
@@ -35,7 +35,7 @@ export interface PolicySpecJson {
   readonly types: readonly ("Ingress" | "Egress")[];
 }
 
-/** The object our controller keeps in etcd for a NetworkPolicy of Kubernetes. */
+/** Returns the object that the policy controller stores in etcd for a Kubernetes NetworkPolicy. */
 export function networkPolicyFromKubernetes(
   object: Resource,
   report: ReportProblem,
@@ -63,51 +63,51 @@ export function convertKubernetesPolicySpec(json: unknown, report: ReportProblem
   };
 }
 
-/** Always Ingress before Egress. Not said: ingress, and egress where there are egress rules. */
+/** Returns Ingress before Egress. The default is Ingress, and Egress if the policy has egress rules. */
 function typesOf(spec: JsonReader): readonly ("Ingress" | "Egress")[] {
-  const said = spec.texts("policyTypes");
-  if (said.length === 0) return spec.list("egress").length === 0 ? ["Ingress"] : ["Ingress", "Egress"];
-  return (["Ingress", "Egress"] as const).filter((type) => said.includes(type));
+  const types = spec.texts("policyTypes");
+  if (types.length === 0) return spec.list("egress").length === 0 ? ["Ingress"] : ["Ingress", "Egress"];
+  return (["Ingress", "Egress"] as const).filter((type) => types.includes(type));
 }
 
-// Limits of one direction of one policy. A policy of 1.5 MB could ask for 10⁹ matches of ports, or stop the agent for seconds
-// with 70,000 rules. The rule that exceeds a limit and all rules after it are left out.
-/** Ports times peers. */
-const MOST_PORT_MATCHES = 100_000;
-const MOST_RULES = 5000;
-/** From so many on, peers that are only prefixes share one rule. Below it there is one rule for each, as in Calico. */
+// Limits for one direction of one policy. A policy of 1.5 MB could require 10⁹ port matches, or block Felix for seconds
+// with 70,000 rules. The rule that exceeds a limit and all later rules are ignored.
+/** The number of ports times the number of peers. */
+const MAX_PORT_MATCHES = 100_000;
+const MAX_RULES = 5000;
+/** If a rule has more peers, those that are only prefixes share one rule. Otherwise each has its own rule, as in Calico. */
 const MANY_PEERS = 1000;
 
 function convertAll(rules: readonly JsonReader[], peers: "from" | "to", report: ReportProblem): readonly RuleJson[] {
-  let portMatchesLeft = MOST_PORT_MATCHES;
+  let portMatchesLeft = MAX_PORT_MATCHES;
   const all: RuleJson[] = [];
   for (const rule of rules)
     try {
       portMatchesLeft -= portMatches(rule, peers);
-      const converted = portMatchesLeft < 0 ? undefined : convertRule(rule, peers, MOST_RULES - all.length);
+      const converted = portMatchesLeft < 0 ? undefined : convertRule(rule, peers, MAX_RULES - all.length);
       if (converted === undefined) {
-        const limits = `at most ${MOST_RULES} rules and ${MOST_PORT_MATCHES} ports times peers in one policy`;
-        report(`${rule.at(peers)}: want ${limits}: rule left out, and all after it`);
+        const limits = `at most ${MAX_RULES} rules and ${MAX_PORT_MATCHES} ports times peers in one policy`;
+        report(`${rule.at(peers)}: want ${limits}: this rule and all later rules ignored`);
         break;
       }
       for (const each of converted) all.push(each);
     } catch (error) {
       if (!isValueError(error)) throw error;
-      report(`${error.message}: rule left out`);
+      report(`${error.message}: rule ignored`);
     }
   return all;
 }
 
-/** Every port is matched for every peer. Without several of both, a rule has no more matches than it is long. */
+/** Every port is matched for every peer. Returns 0 unless there are several of both: the input is longer then. */
 function portMatches(rule: JsonReader, peers: "from" | "to"): number {
   const [ports, others] = [rule.list("ports").length, rule.list(peers).length];
   return ports > 1 && others > 1 ? ports * others : 0;
 }
 
-/** One rule per protocol and peer; undefined if there were more of them than `most`. */
-function convertRule(rule: JsonReader, peers: "from" | "to", most: number): readonly RuleJson[] | undefined {
+/** Returns one rule per protocol and peer; undefined if these are more than `maxRules`. */
+function convertRule(rule: JsonReader, peers: "from" | "to", maxRules: number): readonly RuleJson[] | undefined {
   const protocols = portsByProtocol(rule.objects("ports"));
-  const entities = convertPeers(rule.objects(peers), Math.floor(most / protocols.length));
+  const entities = convertPeers(rule.objects(peers), Math.floor(maxRules / protocols.length));
   return entities === undefined
     ? undefined
     : protocols.flatMap(({ protocol, ports }) =>
@@ -115,7 +115,7 @@ function convertRule(rule: JsonReader, peers: "from" | "to", most: number): read
       );
 }
 
-/** Ports are always the destination's; the peer is the source of what comes in. */
+/** The ports are those of the destination. The peer is the source of ingress rules and the destination of egress rules. */
 export function buildRule(
   action: RuleJson["action"],
   peers: "from" | "to",
@@ -139,7 +139,7 @@ interface ProtocolPorts {
   readonly ports: readonly PortValue[];
 }
 
-/** By protocol in alphabetical order; no ports at all = any protocol. */
+/** Sorted by protocol. An empty list of ports matches any protocol. */
 function portsByProtocol(entries: readonly JsonReader[]): readonly ProtocolPorts[] {
   if (entries.length === 0) return [{ ports: [] }];
   const found = new Map<string, PortMatch[] | "all">();
@@ -156,26 +156,26 @@ function portsByProtocol(entries: readonly JsonReader[]): readonly ProtocolPorts
     .map(([protocol, ports]) => ({ protocol, ports: ports === "all" ? [] : simplifyPorts(ports) }));
 }
 
-/** Undefined = all ports of the protocol. */
+/** Returns undefined for all ports of the protocol. */
 function portOf(entry: JsonReader): PortMatch | undefined {
   const port = entry.raw("port");
   const end = entry.whole("endPort");
-  if (port === undefined) return end === undefined ? undefined : entry.fail("endPort", "a port beside it");
+  if (port === undefined) return end === undefined ? undefined : entry.fail("endPort", "a port too");
   if (typeof port === "string" && !/^\d+$/.test(port))
     return port === "" || end !== undefined
-      ? entry.fail("port", "a port, a number where there is an end")
+      ? entry.fail("port", "a port, which must be a number if endPort is set")
       : { name: port };
   const first = Number(port);
   const last = end ?? first;
   if (!Number.isInteger(first) || first < 1 || last > 65535 || last < first)
-    return entry.fail("port", "1 to 65535, the end not before the start");
+    return entry.fail("port", "1 to 65535, with endPort not less than port");
   return { first, last };
 }
 
-/** Undefined if more than `most` rules would be needed. No peers are everybody. */
-function convertPeers(peers: readonly JsonReader[], most: number): readonly EntityJson[] | undefined {
+/** Returns undefined if more than `maxRules` rules would be required. An empty list matches every peer. */
+function convertPeers(peers: readonly JsonReader[], maxRules: number): readonly EntityJson[] | undefined {
   if (peers.length <= MANY_PEERS) {
-    if (Math.max(1, peers.length) > most) return undefined;
+    if (Math.max(1, peers.length) > maxRules) return undefined;
     return peers.length === 0 ? [{}] : peers.map(convertPeer);
   }
   const others: EntityJson[] = [];
@@ -184,7 +184,7 @@ function convertPeers(peers: readonly JsonReader[], most: number): readonly Enti
     const entity = convertPeer(peer);
     if (entity.nets === undefined || entity.notNets !== undefined) others.push(entity);
     else for (const net of entity.nets) nets.push(net);
-    if (others.length + Math.min(1, nets.length) > most) return undefined;
+    if (others.length + Math.min(1, nets.length) > maxRules) return undefined;
   }
   return nets.length === 0 ? others : [{ nets }, ...others];
 }
@@ -194,7 +194,7 @@ function convertPeer(peer: JsonReader): EntityJson {
   if (block !== undefined) return convertBlock(block);
   const pods = peer.object("podSelector");
   const namespaces = peer.object("namespaceSelector");
-  // An API server takes none such, but may have dropped from one what it did not know: it is not everybody.
+  // An API server rejects an empty peer, but it may have removed an unknown field. An empty peer must not match all traffic.
   if (pods === undefined && namespaces === undefined)
     return peer.fail("podSelector", "podSelector, namespaceSelector or ipBlock");
   return {

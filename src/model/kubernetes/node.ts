@@ -1,5 +1,6 @@
-// A Kubernetes Node as ours, and back. What Calico knows of a node stands in annotations of Kubernetes' object; labels of
-// both are merged for reading, and told apart again for writing by a note of which were Kubernetes'.
+// Converts Kubernetes Nodes to Calico Nodes and back. The fields of the Calico Node are stored in annotations of the
+// Kubernetes Node. The labels of both are merged on reading; an annotation records which of them are those of Kubernetes,
+// so that they can be separated on writing.
 import {
   addressPlus,
   cidrAddress,
@@ -19,7 +20,7 @@ const PREFIX = "projectcalico.org/";
 const LABELS = `${PREFIX}labels`;
 const ANNOTATIONS = `${PREFIX}annotations`;
 const INTERFACES = `${PREFIX}Interfaces`;
-/** On our object only: Kubernetes' own labels when it was read. */
+/** An annotation of the Calico Node only: the labels of the Kubernetes Node when it was read. */
 const KUBE_LABELS = `${PREFIX}kube-labels`;
 
 export interface NodeSpecJson {
@@ -46,7 +47,7 @@ export interface NodeStatusJson {
 }
 export type DerivedNode = Resource<"Node", NodeSpecJson, NodeStatusJson>;
 
-/** An annotation that makes no sense counts as absent. */
+/** Invalid annotations count as absent. */
 export function nodeFromKubernetes(json: unknown, options: { readonly usePodCidr?: boolean } = {}): DerivedNode {
   const object = new JsonReader(json);
   const { name, labels, annotations } = namesOf(object);
@@ -56,7 +57,7 @@ export function nodeFromKubernetes(json: unknown, options: { readonly usePodCidr
   const podCidrs = listed.length > 0 || single === undefined ? listed : [single];
   const publicKey = annotation(annotations, "WireguardPublicKey");
   const publicKeyV6 = annotation(annotations, "WireguardPublicKeyV6");
-  // Where addresses come from the pod CIDR, notes of others are left from before.
+  // If tunnel addresses are derived from the pod CIDR, annotations with other addresses are out of date.
   const isFixed = options.usePodCidr === true && podCidrs.length > 0;
   const podAddress = isFixed ? firstAddress(podCidrs) : undefined;
   const bgp = bgpOf(annotations, isFixed ? podAddress : addressIn(annotations, "IPv4IPIPTunnelAddr", 4));
@@ -99,7 +100,7 @@ export function nodeFromKubernetes(json: unknown, options: { readonly usePodCidr
   };
 }
 
-/** Annotations and labels a Kubernetes Node must have once ours is written to it; the rest of it stays. */
+/** Returns the annotations of the Kubernetes Node after the Calico Node is written to it. Other annotations are kept. */
 export function kubernetesNodeFrom(node: Resource, kubernetes: unknown): { readonly annotations: Labels } {
   const object = new JsonReader(kubernetes);
   const before = namesOf(object);
@@ -135,12 +136,16 @@ export function kubernetesNodeFrom(node: Resource, kubernetes: unknown): { reado
   return { annotations };
 }
 
-/** Ours are those that were not Kubernetes' when read, or have another value since. One that Kubernetes' hid stays. */
+/**
+ * Returns the labels of the Calico Node: those that the Kubernetes Node did not have when it was read, and those whose
+ * value has changed since.
+ * @param hidden the Calico labels as stored; one that a Kubernetes label of the same name hides is kept
+ */
 function ownLabels(node: Resource, hidden: Labels): Labels {
-  const note = node.metadata.annotations?.[KUBE_LABELS];
+  const kubernetesLabels = node.metadata.annotations?.[KUBE_LABELS];
   const labels = { ...node.metadata.labels };
-  if (note === undefined || note === "") return labels;
-  for (const [name, value] of Object.entries(parseNote(note))) {
+  if (kubernetesLabels === undefined || kubernetesLabels === "") return labels;
+  for (const [name, value] of Object.entries(parseKubernetesLabels(kubernetesLabels))) {
     if (labels[name] !== value) continue;
     if (Object.hasOwn(hidden, name) && hidden[name] !== undefined) labels[name] = hidden[name];
     else delete labels[name];
@@ -148,15 +153,17 @@ function ownLabels(node: Resource, hidden: Labels): Labels {
   return labels;
 }
 
-function parseNote(text: string): Labels {
+function parseKubernetesLabels(text: string): Labels {
   try {
-    const note: unknown = JSON.parse(text);
-    if (note === null) return {};
-    if (typeof note === "object" && !Array.isArray(note)) return note as Labels;
+    const labels: unknown = JSON.parse(text);
+    if (labels === null) return {};
+    if (typeof labels === "object" && !Array.isArray(labels)) return labels as Labels;
   } catch {
     // falls through
   }
-  throw new NotConvertible(`metadata.annotations.${KUBE_LABELS}: want the JSON object it was read with`);
+  throw new NotConvertible(
+    `metadata.annotations.${KUBE_LABELS}: want the JSON object that the Node had when it was read`,
+  );
 }
 
 function bgpOf(annotations: Labels, tunnelAddress: string | undefined): NodeSpecJson["bgp"] {
@@ -185,7 +192,7 @@ function addressesOf(object: JsonReader, bgp: NodeSpecJson["bgp"]): readonly { a
   ];
 }
 
-/** Addresses that are none (CIDRs, say) are left out, one by one. */
+/** Entries that are not addresses, such as CIDRs, are ignored. */
 function interfacesOf(text: string | undefined): NonNullable<NodeSpecJson["interfaces"]> {
   if (text === undefined || text === "") return [];
   try {
@@ -216,14 +223,14 @@ function macIn(annotations: Labels, name: string): string | undefined {
   return text !== undefined && /^[0-9a-f]{2}([:-])[0-9a-f]{2}(\1[0-9a-f]{2}){4}$/i.test(text) ? text : undefined;
 }
 
-/** An address with or without the length of its network, as written. */
+/** Returns an address with or without prefix length, as written. */
 function networkIn(annotations: Labels, name: string, version: 4 | 6): string | undefined {
   const text = annotation(annotations, name) ?? "";
   const network = tryParseNetwork(text);
   return network !== undefined && ipVersion(network.address) === version ? text : undefined;
 }
 
-/** The first address behind the base of the first IPv4 pod CIDR. */
+/** Returns the address after the network address of the first IPv4 pod CIDR. */
 function firstAddress(podCidrs: readonly string[]): string | undefined {
   for (const text of podCidrs) {
     const cidr = tryParseCidr(text);

@@ -1,5 +1,6 @@
-// Limits on a pod's traffic, said by annotations. Never fails a pod: numbers out of range are moved into it, what makes
-// no sense or lacks what it depends on is left out, and both are reported.
+// Reads the traffic limits of a pod from its annotations. An invalid annotation never makes the pod invalid: a number out
+// of range is changed to the nearest limit, and an annotation that is invalid or requires another one is ignored. Both
+// are reported.
 import { quote, shorten } from "../../lib/shorten.ts";
 import { parseDscp } from "../validation/numbers.ts";
 import type { Labels } from "../resource.ts";
@@ -29,7 +30,7 @@ export function qosFromAnnotations(annotations: Labels, report: ReportProblem): 
   for (const direction of ["ingress", "egress"] as const) addDirection(direction, annotations, controls, report);
   const dscp = annotations[`${QOS_PREFIX}dscp`];
   if (dscp !== undefined) {
-    if (parseDscp(dscp) === undefined) report(`${QOS_PREFIX}dscp: ${quote(dscp)} is no DSCP, left out`);
+    if (parseDscp(dscp) === undefined) report(`${QOS_PREFIX}dscp: ${quote(dscp)} is not a DSCP, ignored`);
     else controls["dscp"] = /^\d+$/.test(dscp) ? Number(dscp) : dscp.toUpperCase();
   }
   return Object.keys(controls).length === 0 ? undefined : controls;
@@ -46,37 +47,37 @@ function addDirection(
     if (text === undefined) return undefined;
     const value = parseQuantity(text);
     const [min, max] = RANGE[name];
-    if (value === undefined) report(`${key}: ${quote(text)} is no quantity, left out`);
+    if (value === undefined) report(`${key}: ${quote(text)} is not a quantity, ignored`);
     else if (value < min || value > max)
-      report(`${key}: ${shorten(text)} lies outside ${min} to ${max}, moved into it`);
+      report(`${key}: ${shorten(text)} is not within ${min} to ${max}, nearest limit used`);
     return value === undefined ? undefined : Math.min(max, Math.max(min, value));
   };
-  const needs = (name: string, value: number | undefined, base: string): void => {
-    if (value !== undefined) report(`${QOS_PREFIX}${direction}${name}: needs ${base}, left out`);
+  const reportMissing = (name: string, value: number | undefined, base: string): void => {
+    if (value !== undefined) report(`${QOS_PREFIX}${direction}${name}: requires ${base}, ignored`);
   };
   const set = (name: string, value: number | undefined): void => {
     if (value !== undefined) controls[direction + name] = value;
   };
 
-  // Ours goes before Kubernetes', even where it makes no sense.
-  const isOurs = annotations[`${QOS_PREFIX}${direction}Bandwidth`] !== undefined;
-  const bandwidth = isOurs ? read("Bandwidth") : read("Bandwidth", `kubernetes.io/${direction}-bandwidth`);
+  // Calico's annotation takes precedence over that of Kubernetes, even if it is invalid.
+  const hasCalicoBandwidth = annotations[`${QOS_PREFIX}${direction}Bandwidth`] !== undefined;
+  const bandwidth = hasCalicoBandwidth ? read("Bandwidth") : read("Bandwidth", `kubernetes.io/${direction}-bandwidth`);
   const burst = read("Burst");
   const peakrate = read("Peakrate");
   const minburst = read("Minburst");
   const hasPeak = bandwidth !== undefined && peakrate !== undefined && peakrate > bandwidth;
   set("Bandwidth", bandwidth);
-  if (bandwidth === undefined) needs("Burst", burst, `${direction}Bandwidth`);
+  if (bandwidth === undefined) reportMissing("Burst", burst, `${direction}Bandwidth`);
   else set("Burst", burst ?? DEFAULT_BURST);
   if (hasPeak) set("Peakrate", peakrate);
-  else needs("Peakrate", peakrate, `a lower ${direction}Bandwidth`);
+  else reportMissing("Peakrate", peakrate, `a lower ${direction}Bandwidth`);
   if (hasPeak) set("Minburst", minburst);
-  else needs("Minburst", minburst, `${direction}Peakrate`);
+  else reportMissing("Minburst", minburst, `${direction}Peakrate`);
 
   const packetRate = read("PacketRate");
   const packetBurst = read("PacketBurst");
   set("PacketRate", packetRate);
-  if (packetRate === undefined) needs("PacketBurst", packetBurst, `${direction}PacketRate`);
+  if (packetRate === undefined) reportMissing("PacketBurst", packetBurst, `${direction}PacketRate`);
   else set("PacketBurst", packetBurst ?? DEFAULT_PACKET_BURST);
   set("MaxConnections", read("MaxConnections"));
 }

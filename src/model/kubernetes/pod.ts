@@ -1,4 +1,4 @@
-// A pod as a workload endpoint.
+// Converts pods to workload endpoints, and builds the status that the CNI plugin writes to a pod.
 import {
   addressBits,
   cidrAddress,
@@ -60,16 +60,16 @@ interface PodPort {
   readonly hostIP: string;
 }
 
-/** As the API server requires. An endpoint on a node with another name could have no key. */
+/** The format that the API server requires. An endpoint on a node with another name might have no valid key. */
 const NODE_NAME = /^[a-z0-9]([a-z0-9.-]*[a-z0-9])?$/;
 
-/** Pods on the host's own network are no workloads; those without a node are nowhere yet. */
+/** Whether the pod is a workload: it does not use the host's network, and it is scheduled to a node. */
 export function isWorkloadPod(json: unknown): boolean {
   const spec = new JsonReader(json).object("spec");
   return spec !== undefined && spec.flag("hostNetwork") !== true && NODE_NAME.test(spec.text("nodeName") ?? "");
 }
 
-/** The host side's interface of a pod: the prefix and 11 digits of a hash. */
+/** Returns the name of a pod's interface on the host: the prefix and 11 digits of a hash. */
 export function podInterfaceName(namespace: string, pod: string, prefix = "cali"): string {
   return prefix + new Bun.CryptoHasher("sha1").update(`${namespace}.${pod}`).digest("hex").slice(0, 11);
 }
@@ -235,9 +235,9 @@ const split = (text: string | undefined): readonly string[] =>
 /** A pod has single addresses: a prefix (10.0.0.0/8) would route the addresses of others to it. */
 function parsePodAddress(text: string): Cidr {
   const network = tryParseCidr(text.trim());
-  if (network === undefined) throw new NotConvertible(`pod address ${quote(text)} is no IP address`);
+  if (network === undefined) throw new NotConvertible(`pod address ${quote(text)} is not an IP address`);
   if (cidrLength(network) !== addressBits(ipVersion(network)))
-    throw new NotConvertible(`pod address ${quote(text)} is a prefix, not one address`);
+    throw new NotConvertible(`pod address ${quote(text)} is a prefix, not a single address`);
   return network;
 }
 
@@ -255,7 +255,7 @@ function podLabels(own: Labels, namespace: string, serviceAccount: string | unde
   };
 }
 
-/** An external address goes to the pod's address of the same family; without one it goes nowhere. */
+/** A floating address maps to the pod's address of the same IP version. Without such an address it is ignored. */
 function floatingAddresses(
   annotations: Labels,
   networks: readonly Cidr[],
@@ -270,7 +270,7 @@ function floatingAddresses(
 function sourcePrefixes(annotations: Labels): readonly Cidr[] {
   return listAnnotation(annotations, SOURCE_PREFIXES_ANNOTATION).map((text) => {
     const prefix = text.includes("/") ? tryParseCidr(text) : undefined;
-    if (prefix === undefined) throw new NotConvertible(`${SOURCE_PREFIXES_ANNOTATION}: ${quote(text)} is no CIDR`);
+    if (prefix === undefined) throw new NotConvertible(`${SOURCE_PREFIXES_ANNOTATION}: ${quote(text)} is not a CIDR`);
     return prefix;
   });
 }
@@ -283,14 +283,14 @@ function listAnnotation(annotations: Labels, name: string): readonly string[] {
     if (list === null) return [];
     if (Array.isArray(list) && list.every((item) => typeof item === "string")) return list as readonly string[];
   } catch {
-    // falls through: the same message for what is no JSON and what is no list
+    // falls through: the same message for invalid JSON and for other values than a list
   }
   throw new NotConvertible(`${name}: want a JSON list of texts`);
 }
 
 const PORT_PROTOCOLS: ReadonlySet<string> = new Set(["TCP", "UDP", "SCTP"]);
 
-/** Named ports, which policy may match by name, and ports the host forwards. */
+/** Returns the named ports, which rules can match by name, and the host ports. */
 function portsOf(spec: JsonReader): readonly PodPort[] {
   const containers = [...spec.objects("containers"), ...spec.objects("initContainers")];
   return containers.flatMap((container) =>
@@ -305,7 +305,7 @@ function portsOf(spec: JsonReader): readonly PodPort[] {
   );
 }
 
-/** What the CNI plugin writes on a pod in one patch of its status. */
+/** The changes that the CNI plugin makes in one patch of a pod's status. */
 interface PodPatch {
   readonly metadata: { readonly annotations: Labels };
   readonly status: { readonly conditions: readonly object[] };

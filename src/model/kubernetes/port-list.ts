@@ -1,6 +1,6 @@
-// The ports of one protocol, as few as say the same: names first as given, then numbers in order, runs as `first:last`.
-// Where there is at most one number there is nothing to make fewer, and the order stays: what our controller stores must
-// be what the original's would, or two of them in one cluster would correct each other for ever.
+// Merges the ports of one protocol: names first, in the given order, then numbers in ascending order, consecutive ones as
+// `first:last`. A list with at most one number is not changed. The result must equal that of Calico's controller;
+// otherwise the two controllers would overwrite each other's policies in a cluster that runs both.
 
 export type PortValue = number | string;
 export type PortMatch = { readonly name: string } | { readonly first: number; readonly last: number };

@@ -1,5 +1,5 @@
-// Namespaces and service accounts as profiles: their labels reach their pods' endpoints under a prefix. A namespace also
-// allows what no policy judges, as Kubernetes has it.
+// Converts namespaces and service accounts to profiles, from which endpoints inherit their labels with a prefix. As in
+// Kubernetes, the profile of a namespace allows traffic to which no policy applies.
 import { JsonReader } from "../../lib/encoding/json-reader.ts";
 import {
   NAME_LABEL,
@@ -19,7 +19,7 @@ interface ProfileSpecJson {
 }
 export type DerivedProfile = Resource<"Profile", ProfileSpecJson>;
 
-/** `kns.<namespace>`. Its revision is `<revision>/`: that of the namespaces, not of the service accounts. */
+/** Returns the profile `kns.<namespace>`. Its revision is `<revision>/`: `<namespaces>/<service accounts>`. */
 export function profileFromNamespace(json: unknown): DerivedProfile {
   const object = new JsonReader(json);
   const { name, labels } = namesOf(object);
@@ -31,7 +31,7 @@ export function profileFromNamespace(json: unknown): DerivedProfile {
   });
 }
 
-/** `ksa.<namespace>.<name>`, without rules. Its revision is `/<revision>`. */
+/** Returns the profile `ksa.<namespace>.<name>`, which has no rules. Its revision is `/<revision>`. */
 export function profileFromServiceAccount(json: unknown): DerivedProfile {
   const object = new JsonReader(json);
   const { name, namespace, labels } = namesOf(object);
@@ -54,7 +54,10 @@ export type ProfileOrigin =
   | { readonly type: "namespace"; readonly name: string }
   | { readonly type: "serviceAccount"; readonly namespace: string; readonly name: string };
 
-/** What a derived profile stands for; undefined when it is none. A service account's name may hold dots. */
+/**
+ * Returns the object from which a profile is derived; undefined for other profiles. The name of a service account may
+ * contain dots.
+ */
 export function profileOrigin(name: string): ProfileOrigin | undefined {
   if (name.startsWith(NAMESPACE_PROFILE) && name.length > NAMESPACE_PROFILE.length)
     return { type: "namespace", name: name.slice(NAMESPACE_PROFILE.length) };

@@ -1,4 +1,4 @@
-// Kubernetes' quantities (`10M`, `1.5Gi`, `100m`, `2e3`) as whole numbers, rounded up.
+// Parses Kubernetes quantities (`10M`, `1.5Gi`, `100m`, `2e3`) as integers, rounded up.
 // https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity/
 
 const SCALE: Readonly<Record<string, number>> = {
@@ -20,9 +20,9 @@ const SCALE: Readonly<Record<string, number>> = {
   Ei: 2 ** 60,
 };
 
-/** Undefined for text that is no quantity. */
+/** Returns undefined if the text is not a quantity. */
 export function parseQuantity(text: string): number | undefined {
-  // No digit may belong to two parts of the pattern: annotations are long, and matching would be quadratic.
+  // Each digit can match only one part of the pattern; otherwise matching a long annotation would take quadratic time.
   const [, number, exponent, suffix] =
     /^([+-]?(?:\d+(?:\.\d*)?|\.\d+))(?:([eE][+-]?\d+)|(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei))?$/.exec(text) ?? [];
   if (number === undefined) return undefined;

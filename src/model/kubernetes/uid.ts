@@ -1,16 +1,17 @@
-// Objects we derive from Kubernetes' need UIDs of their own that are stable and tell where they come from: the bits of
-// each byte are reversed, but for the two bytes that say the UUID's version and variant. Doing it twice gives the first.
+// Converts UIDs, so that a resource derived from a Kubernetes object has its own, stable UID: reverses the bits of each
+// byte, except for the two bytes that contain the UUID's version and variant. The conversion is its own inverse.
 
-const KEPT = new Set([6, 8]);
+/** The bytes with version and variant. */
+const UNCHANGED = new Set([6, 8]);
 
-/** Text that is no UUID stays as it is. */
+/** Returns text unchanged that is not a UUID. */
 export function convertUid(uid: string): string {
   if (!/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i.test(uid)) return uid;
   const hex = uid.replaceAll("-", "").toLowerCase();
   let converted = "";
   for (let i = 0; i < 16; i++) {
     const text = hex.slice(2 * i, 2 * i + 2);
-    converted += KEPT.has(i) ? text : reverseBits(Number.parseInt(text, 16)).toString(16).padStart(2, "0");
+    converted += UNCHANGED.has(i) ? text : reverseBits(Number.parseInt(text, 16)).toString(16).padStart(2, "0");
   }
   return converted.replace(/^(.{8})(.{4})(.{4})(.{4})(.{12})$/, "$1-$2-$3-$4-$5");
 }

@@ -1,4 +1,5 @@
-// BGP resources that Felix reads: they pass unchanged, unless a field that Felix reads has the wrong type.
+// Emits the BGP resources that Felix reads, unchanged. A resource in which a field that Felix reads has the wrong type is
+// rejected.
 import { readBgpConfiguration } from "../readers/bgp-configuration.ts";
 import { readBgpPeer } from "../readers/bgp-peer.ts";
 import { rejectWrongTypes } from "../readers/unreadable.ts";

@@ -1,4 +1,4 @@
-// FelixConfiguration and ClusterInformation as named settings: one key per field, set or gone.
+// Converts FelixConfiguration and ClusterInformation to settings: one key per field, which is set or deleted.
 import { JsonReader } from "../../lib/encoding/json-reader.ts";
 import type { Json } from "../../lib/encoding/lossless-json.ts";
 import { felixFieldSettings, felixKeyOf, settingsFrom } from "../felix-settings/index.ts";
@@ -11,14 +11,15 @@ import { type DerivedUpdate, resourceKey, resourceOf, type UpdateProcessor } fro
 const ANNOTATION_PREFIX = "config.projectcalico.org/";
 
 /**
- * `default` sets for all hosts, `node.<name>` for one; others reach the consumer whole, which knows its node's labels.
- * Annotations `config.projectcalico.org/<Name>` say any parameter, over the fields.
+ * The resource `default` sets values for all hosts, `node.<name>` for one host. Other resources are emitted unchanged,
+ * because the consumer has to match their selector with the labels of its node. Annotations
+ * `config.projectcalico.org/<Name>` set any parameter and take precedence over fields.
  */
 export function felixConfigProcessor(): UpdateProcessor {
-  /** By resource: names set that no field would name again. */
+  /** By resource: settings that were emitted and are not fields, so that they can be deleted later. */
   const extras = new Map<string, ReadonlySet<string>>();
   return {
-    restart: () => extras.clear(),
+    reset: () => extras.clear(),
     process: (update, report) => {
       const key = resourceKey(update.key, "FelixConfiguration");
       const resource = resourceOf(update);
@@ -34,7 +35,7 @@ export function felixConfigProcessor(): UpdateProcessor {
   };
 }
 
-/** A FelixConfiguration as settings by parameter name. */
+/** Returns the settings of a FelixConfiguration, by parameter name. */
 export function felixSettings(resource: Resource | undefined, report: ReportProblem): Map<string, string> {
   const settings = new Map<string, string>();
   if (resource === undefined) return settings;
@@ -47,9 +48,9 @@ export function felixSettings(resource: Resource | undefined, report: ReportProb
   return settings;
 }
 
-/** Cluster-wide facts, and whether the datastore is ready to be used. */
+/** Emits the settings of ClusterInformation, and whether the datastore may be used. */
 export const clusterInformationProcessor: UpdateProcessor = {
-  restart: () => {},
+  reset: () => {},
   process: (update, report) => {
     resourceKey(update.key, "ClusterInformation");
     const resource = resourceOf(update);
@@ -69,7 +70,7 @@ export const clusterInformationProcessor: UpdateProcessor = {
   },
 };
 
-/** "" for the settings of all hosts, a name for one, undefined for neither. */
+/** Returns "" for the settings of all hosts, the name of one host, or undefined for any other resource. */
 function hostOf(key: ResourceKey): string | undefined {
   if (key.name === "default") return "";
   return key.name.startsWith("node.") && key.name.length > 5 ? key.name.slice(5) : undefined;

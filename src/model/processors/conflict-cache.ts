@@ -1,5 +1,5 @@
-// Kinds whose derived key follows from their contents, so that two resources may claim one key (two pools of one CIDR):
-// the lowest name has it, and when that one goes or changes its key the next takes over.
+// Resolves conflicts between resources that derive the same key from their contents, such as two pools with the same
+// CIDR: the resource with the lowest name is used. If it is deleted or changes its key, the next one is used.
 import { keyPath } from "../keys/key-path.ts";
 import type { KeyValue } from "../stored/derived.ts";
 import type { Key } from "../keys/keys.ts";
@@ -11,24 +11,24 @@ export function conflictResolving(
   convert: (resource: Resource, report: (problem: string) => void) => KeyValue | undefined,
 ): UpdateProcessor {
   const byName = new Map<string, KeyValue>();
-  /** Path of the derived key → names of who claims it. */
+  /** The names of the resources that derive a key, by its path. */
   const claimants = new Map<string, Set<string>>();
 
-  const holderOf = (path: string): string | undefined => {
+  const winnerOf = (path: string): string | undefined => {
     let lowest: string | undefined;
     for (const name of claimants.get(path) ?? [])
       if (lowest === undefined || compareText(name, lowest) < 0) lowest = name;
     return lowest;
   };
-  /** What to say of a key once its claimants have changed. */
-  const verdict = (key: Key, path: string): DerivedUpdate => {
-    const holder = holderOf(path);
-    const held = holder === undefined ? undefined : byName.get(holder);
-    return { key, value: held?.value } as DerivedUpdate;
+  /** Returns the update of a key whose claimants have changed. */
+  const updateFor = (key: Key, path: string): DerivedUpdate => {
+    const winner = winnerOf(path);
+    const entry = winner === undefined ? undefined : byName.get(winner);
+    return { key, value: entry?.value } as DerivedUpdate;
   };
 
   return {
-    restart: () => {
+    reset: () => {
       byName.clear();
       claimants.clear();
     },
@@ -43,17 +43,17 @@ export function conflictResolving(
       if (after === undefined) byName.delete(name);
       else byName.set(name, after);
       if (before !== undefined && pathBefore !== undefined && pathBefore !== pathAfter) {
-        const wasHolder = holderOf(pathBefore) === name;
+        const wasWinner = winnerOf(pathBefore) === name;
         const others = claimants.get(pathBefore);
         others?.delete(name);
         if (others?.size === 0) claimants.delete(pathBefore);
-        if (wasHolder) updates.push(verdict(before.key, pathBefore));
+        if (wasWinner) updates.push(updateFor(before.key, pathBefore));
       }
       if (after !== undefined && pathAfter !== undefined) {
         const others = claimants.get(pathAfter) ?? new Set();
         claimants.set(pathAfter, others.add(name));
-        if (holderOf(pathAfter) === name) updates.push({ key: after.key, value: after.value } as DerivedUpdate);
-        else report(`${pathAfter} is already claimed by ${holderOf(pathAfter)}: not used`);
+        if (winnerOf(pathAfter) === name) updates.push({ key: after.key, value: after.value } as DerivedUpdate);
+        else report(`${pathAfter} is already claimed by ${winnerOf(pathAfter)}: not used`);
       }
       return updates;
     },

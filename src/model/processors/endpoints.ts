@@ -1,4 +1,4 @@
-// Workload endpoints, host endpoints and network sets as calculations need them.
+// Converts workload endpoints, host endpoints and network sets to the form that the calculation graph uses.
 import { type IpAddress, type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
 import type { HostEndpointKey, NetworkSetKey, ResourceKey, WorkloadEndpointKey } from "../keys/keys.ts";
 import { isSystemLabel, NAMESPACE_LABEL, NAMESPACE_PROFILE, withoutLabels } from "../labels.ts";
@@ -15,7 +15,7 @@ import { oneToOne, type UpdateProcessor } from "./processor.ts";
 
 // --- workload endpoints ------------------------------------------------------------------------------------------
 export const workloadEndpointProcessor: UpdateProcessor = oneToOne(workloadEndpointKey, (resource, report) =>
-  readWorkloadEndpoint(resource, leaveOut(report)),
+  readWorkloadEndpoint(resource, reportIgnored(report)),
 );
 
 function workloadEndpointKey(key: ResourceKey): WorkloadEndpointKey | undefined {
@@ -30,10 +30,10 @@ function workloadEndpointKey(key: ResourceKey): WorkloadEndpointKey | undefined 
   };
 }
 
-const leaveOut =
+const reportIgnored =
   (report: ReportProblem): OnUnreadable =>
   ({ message }) =>
-    report(`${message}: left out`);
+    report(`${message}: ignored`);
 
 // --- host endpoints ----------------------------------------------------------------------------------------------
 export const hostEndpointProcessor = (): UpdateProcessor => conflictResolving(convertHostEndpoint);
@@ -41,14 +41,14 @@ export const hostEndpointProcessor = (): UpdateProcessor => conflictResolving(co
 const REQUIRED_FIELDS = ["spec.node", "spec.interfaceName", "spec.profiles"];
 const LISTS: readonly string[] = ["spec.expectedIPs", "spec.ports"];
 
-/** Without its endpoint, an interface has no policy at all: an unreadable address or port is left out alone. */
+/** An unreadable address or port is ignored, but not the endpoint: without it, the interface would have no policy. */
 function convertHostEndpoint(
   resource: Resource,
   report: ReportProblem,
 ): { readonly key: HostEndpointKey; readonly value: HostEndpoint } {
   const { node, interfaceName, expectedIps, profiles, ports, dscp } = readHostEndpoint(resource, (error) => {
     if (affects(error, REQUIRED_FIELDS) || (isWrongType(error) && LISTS.includes(error.path))) throw error;
-    leaveOut(report)(error);
+    reportIgnored(report)(error);
   });
   if (node === undefined) throw new NotConvertible("spec.node: want the node's name");
   if (interfaceName === "" && expectedIps.length === 0)
@@ -79,7 +79,7 @@ export const networkSetProcessor: UpdateProcessor = oneToOne(
     const namespace = resource.metadata.namespace ?? "";
     const set = convertNetworkSet(resource, report);
     for (const name in set.labels)
-      if (isSystemLabel(name)) report(`metadata.labels.${name}: only the system sets this label: left out`);
+      if (isSystemLabel(name)) report(`metadata.labels.${name}: only the system sets this label: ignored`);
     return {
       ...set,
       labels: networkSetLabels(set.labels, namespace),
@@ -104,7 +104,7 @@ export const globalNetworkSetProcessor = (): UpdateProcessor =>
 function convertNetworkSet(resource: Resource, report: ReportProblem): NetworkSet {
   const nets = readNets(resource, (error) => {
     if (isWrongType(error)) throw error;
-    leaveOut(report)(error);
+    reportIgnored(report)(error);
   });
   return { nets, labels: resource.metadata.labels ?? {}, profileIds: [] };
 }

@@ -1,5 +1,5 @@
-// Kubernetes resources and LiveMigrations that Felix reads: they pass unchanged, unless a field that Felix reads has the
-// wrong type.
+// Emits the Kubernetes resources and LiveMigrations that Felix reads, unchanged. A resource in which a field that Felix
+// reads has the wrong type is rejected.
 import { readEndpointSlice } from "../readers/endpoint-slice.ts";
 import { readService } from "../readers/kubernetes-service.ts";
 import { readLiveMigration } from "../readers/live-migration.ts";

@@ -1,5 +1,6 @@
-// A Node as Felix sees it. Every key that a Node can set is emitted each time, set or deleted, so that a Node which loses
-// an address also loses what was derived from it. A field that cannot be read deletes its key and is reported.
+// Converts Nodes to the settings and addresses that Felix uses. Each update emits every key that a Node can have, set or
+// deleted, so that the keys derived from a removed address are deleted. A field that cannot be read is reported, and its
+// key is deleted.
 import type { WrongShape } from "../../lib/encoding/json-reader.ts";
 import type { Cidr } from "../../lib/ip/ip.ts";
 import { type Node, readNode } from "../readers/node.ts";
@@ -32,11 +33,11 @@ export const nodeProcessor: UpdateProcessor = passThroughIf((resource) =>
   readNode(resource, rejectWrongTypes(...CALCULATED_FIELDS)),
 );
 
-/** @param usePodCidr derive blocks from the nodes' pod CIDRs, where addresses come from Kubernetes itself */
+/** @param options.usePodCidr derives blocks from the pod CIDRs of Nodes, for clusters in which Kubernetes assigns them */
 export function felixNodeProcessor(options: { readonly usePodCidr: boolean }): UpdateProcessor {
   const podCidrs = new Map<string, ReadonlySet<Cidr>>();
   return {
-    restart: () => podCidrs.clear(),
+    reset: () => podCidrs.clear(),
     process: (update, report) => {
       const key = resourceKey(update.key, "Node");
       const host = key.name;
@@ -86,7 +87,7 @@ function wireguardOf({ tunnels, wireguardKeys }: Node): Wireguard | undefined {
   return Object.keys(value).length === 0 ? undefined : value;
 }
 
-/** A block that stands for all of a node's pod addresses; nobody allocates from it. */
+/** Returns a block that represents all pod addresses of a node. No address is allocated from it. */
 function hostBlock(cidr: Cidr, host: string): Block {
   return {
     cidr,

@@ -28,7 +28,7 @@ describe("DM-054 a namespaced policy's selector", () => {
       '((a == "b" && projectcalico.org/namespace == "ns1") && (pcsa.role == "x" && has(pcsa.y)))',
     ],
     [{ serviceAccountSelector: "all()" }, '(projectcalico.org/namespace == "ns1" && all())'],
-    // Written so that it reads as the same again: sets are named after it. With a prefix it was read twice before.
+    // Double negations with parentheses are kept, because IP sets are named after the text; adding a prefix cancels them.
     [{ selector: "!(!has(a))" }, '(!(!has(a)) && projectcalico.org/namespace == "ns1")'],
     [
       { selector: "all()", serviceAccountSelector: "!(!has(a))" },
@@ -43,7 +43,7 @@ describe("DM-054 a namespaced policy's selector", () => {
     test(JSON.stringify(spec), () => expect(selectorOf("NetworkPolicy", spec, "ns1")).toBe(want));
 });
 
-test("only global policies are for host endpoints before NAT, connection tracking and forwarding", () => {
+test("only global policies can have doNotTrack, preDNAT and applyOnForward", () => {
   const spec = { selector: "all()", doNotTrack: true, preDNAT: true, applyOnForward: true };
   const flags = { untracked: true, preDnat: true, applyOnForward: true };
   expect(convertPolicy(resource("GlobalNetworkPolicy", spec), () => {})).toMatchObject(flags);
@@ -112,7 +112,7 @@ describe("DM-056 one side of a rule", () => {
     test(`${JSON.stringify(entity)} in ${namespace ?? "no namespace"}`, () =>
       expect(side(entity, namespace)?.selector?.text).toBe(want));
 
-  test("notSelector stays apart, and what the user wrote is kept", () =>
+  test("notSelector is a separate selector, and the original fields are kept", () =>
     expect(side({ notSelector: "a=='b'", namespaceSelector: "n=='m'" }, "ns1")).toEqual({
       selector: ParsedSelector.parse('pcns.n == "m"'),
       notSelector: ParsedSelector.parse('a == "b"'),
@@ -182,34 +182,34 @@ describe("DM-133 rules", () => {
     { source: { serviceAccounts: { names: ["a\"' } || all() || b in {'"] } } },
   ];
   for (const part of bad)
-    test(`${JSON.stringify(part)} opens nothing: an Allow rule is left out, a Deny rule denies more`, () => {
+    test(`${JSON.stringify(part)}: an Allow rule is ignored, a Deny rule denies more packets`, () => {
       const problems: string[] = [];
       expect(convert({ action: "Allow", ...part }, problems)).toBeUndefined();
       expect(convert({ action: "Deny", ...part }, problems)?.action).toBe("deny");
       expect(problems).toHaveLength(2);
-      expect(problems[0]).toMatch(/: rule left out$/);
-      expect(problems[1]).toMatch(/: denied without regard to it$/);
+      expect(problems[0]).toMatch(/: rule ignored$/);
+      expect(problems[1]).toMatch(/: condition ignored, the rule denies more packets$/);
     });
 
-  test("an Allow rule about HTTP says that it allows more than that", () => {
+  test("an Allow rule with http allows the whole connection, which is reported", () => {
     const problems: string[] = [];
     expect(convert({ action: "Allow", protocol: "TCP", http: { methods: ["GET"] } }, problems)?.action).toBe("allow");
-    expect(problems).toEqual(["rule.http is not enforced: the rule allows without regard to it"]);
+    expect(problems).toEqual(["rule.http is not enforced: the rule allows the whole connection"]);
   });
 
-  test("a Pass rule that makes no sense denies: what stands behind it was not meant for its packets", () => {
+  test("a Pass rule with an invalid condition denies, because later rules were not meant for its packets", () => {
     const problems: string[] = [];
     expect(convert({ action: "Pass", protocol: "GRE", source: { nets: ["10.0.0.0/8"] } }, problems)).toEqual({
       action: "deny",
       source: { nets: ["10.0.0.0/8"] } as never,
       destination: {},
     });
-    expect(problems[0]).toMatch(/: denied without regard to it$/);
+    expect(problems[0]).toMatch(/: condition ignored, the rule denies more packets$/);
     expect(convert({ action: "Log", protocol: "GRE" })).toBeUndefined();
   });
 
   for (const action of ["deny", "ALLOW", "constructor", "__proto__", 5, null, undefined])
-    test(`an action ${String(action)} counts as Deny, and the policy's other rules stand`, () => {
+    test(`the action ${String(action)} is treated as Deny; other rules of the policy are not affected`, () => {
       const problems: string[] = [];
       const spec = { ingress: [{ action, protocol: "TCP" }, { action: "Allow" }] };
       const policy = convertPolicy(resource("GlobalNetworkPolicy", spec), (problem) => problems.push(problem));
@@ -217,22 +217,22 @@ describe("DM-133 rules", () => {
         { action: "deny", protocol: "tcp", source: {}, destination: {} },
         { action: "allow", source: {}, destination: {} },
       ]);
-      expect(problems).toEqual(["spec.ingress[0].action: want Allow, Deny, Log or Pass: counts as Deny"]);
+      expect(problems).toEqual(["spec.ingress[0].action: want Allow, Deny, Log or Pass: treated as Deny"]);
     });
 
-  test("of a policy whose narrowing selector does not parse only what it denies is used", () => {
+  test("if namespaceSelector or serviceAccountSelector does not parse, only Deny rules of the policy are used", () => {
     const ingress = [{ action: "Allow" }, { action: "Pass" }, { action: "Deny", protocol: "UDP" }];
     for (const field of ["namespaceSelector", "serviceAccountSelector"]) {
       const problems: string[] = [];
       const spec = { selector: "a == 'b'", [field]: "rub bish", ingress };
       const policy = convertPolicy(resource("GlobalNetworkPolicy", spec), (problem) => problems.push(problem));
       expect(policy?.inboundRules).toEqual([{ action: "deny", protocol: "udp", source: {}, destination: {} }]);
-      expect(problems).toEqual([`spec.${field} is no selector: of the policy only what it denies is used`]);
+      expect(problems).toEqual([`spec.${field} is not a selector: only Deny rules of the policy are used`]);
     }
   });
 });
 
-test("DM-039 types follow from the rules when they are not said", () => {
+test("DM-039 types default to the directions that have rules", () => {
   const types = (spec: object) => convertPolicy(resource("GlobalNetworkPolicy", spec), () => {})?.types;
   expect(types({})).toEqual(["ingress"]);
   expect(types({ egress: [{ action: "Allow" }] })).toEqual(["egress"]);
@@ -242,7 +242,7 @@ test("DM-039 types follow from the rules when they are not said", () => {
 
 describe("policies, tiers and profiles as updates", () => {
   const key = { type: "resource", kind: "StagedNetworkPolicy", namespace: "ns1", name: "p" } as const;
-  test("a staged deletion is nothing, other staged policies say what they are", () => {
+  test("a staged deletion emits no policy, other staged policies contain their action", () => {
     const staged = (stagedAction: string) =>
       policyProcessor.process({ key, value: resource("StagedNetworkPolicy", { stagedAction }, "ns1") }, () => {});
     expect(staged("Delete")).toEqual([
@@ -251,7 +251,7 @@ describe("policies, tiers and profiles as updates", () => {
     expect((staged("Learn")[0]!.value as Policy).stagedAction).toBe("Learn");
   });
 
-  test("a policy whose own selector does not parse counts as gone and is reported", () => {
+  test("a policy whose selector does not parse is reported and counts as deleted", () => {
     const problems: string[] = [];
     const [update] = policyProcessor.process(
       { key, value: resource("StagedNetworkPolicy", { selector: "a b" }, "ns1") },
@@ -261,7 +261,7 @@ describe("policies, tiers and profiles as updates", () => {
     expect(problems[0]).toContain('selector "a b"');
   });
 
-  test("a tier's action is Deny unless it is Pass", () => {
+  test("the default action of a tier is Deny, unless it is set to Pass", () => {
     const tier = (spec: object) =>
       tierProcessor.process(
         { key: { type: "resource", kind: "Tier", name: "t" }, value: resource("Tier", spec) },
@@ -271,7 +271,7 @@ describe("policies, tiers and profiles as updates", () => {
     expect(tier({ defaultAction: "Other" })?.value).toEqual({ defaultAction: "Deny" });
   });
 
-  test("DM-057 a profile gives rules, labels and itself", () => {
+  test("DM-057 a profile is emitted as rules, labels and the resource itself", () => {
     const profile = resource("Profile", { ingress: [{ action: "Allow" }], labelsToApply: { "pcns.a": "b" } });
     const key = { type: "resource", kind: "Profile", name: "kns.x" } as const;
     expect(profileProcessor.process({ key, value: profile }, () => {})).toEqual([
@@ -303,7 +303,7 @@ interface PolicyMessage {
 type RuleMessage = Readonly<Record<string, unknown>>;
 
 const golden = join(import.meta.dir, "../../../../shared/golden");
-if (!existsSync(golden)) console.log("policies: the recordings are not beside the checkout, not compared");
+if (!existsSync(golden)) console.log("policies: no recordings next to the checkout, not compared");
 else
   describe("recorded policies", () => {
     for (const file of ["felix-policies.json", "felix-cluster-network-policies.json"])

@@ -1,4 +1,4 @@
-// Policies, tiers and profiles as calculations need them.
+// Converts policies, tiers and profiles to the form that the calculation graph uses.
 import { JsonReader } from "../../lib/encoding/json-reader.ts";
 import { policySelector } from "../selector/compose-selector.ts";
 import type { Policy, ProfileRules } from "../stored/derived.ts";
@@ -34,7 +34,7 @@ const policyKey = (key: ResourceKey): PolicyKey => ({
 
 export const policyProcessor: UpdateProcessor = oneToOne(policyKey, convertPolicy);
 
-/** Any kind of policy. A staged deletion converts to nothing. */
+/** Converts a policy of any kind. Returns undefined for a staged deletion. */
 export function convertPolicy(resource: Resource, report: ReportProblem): Policy | undefined {
   switch (resource.kind) {
     case "KubernetesNetworkPolicy":
@@ -45,7 +45,7 @@ export function convertPolicy(resource: Resource, report: ReportProblem): Policy
     case "KubernetesClusterNetworkPolicy": {
       const spec = convertClusterNetworkPolicy(resource, report);
       if (spec === undefined) return undefined;
-      // Without rules it is active in neither direction: no defaults here.
+      // Without rules the policy applies to neither direction, so `types` has no default here.
       const types = spec.types.map((type) => type.toLowerCase() as "ingress" | "egress");
       return { ...convertSpec(resource, new JsonReader(spec, "spec"), report), types };
     }
@@ -68,10 +68,10 @@ function convertSpec(resource: Resource, spec: JsonReader, report: ReportProblem
   const egress = spec.objects("egress");
   const order = spec.number("order");
   const hints = spec.texts("performanceHints");
-  for (const field of ignored) report(`${spec.at(field)} is no selector: of the policy only what it denies is used`);
+  for (const field of ignored) report(`${spec.at(field)} is not a selector: only Deny rules of the policy are used`);
   const rules = (of: readonly JsonReader[]) => {
     const converted = convertRules(of, namespace, report);
-    // Who else it is for cannot be known: what it allows must not be theirs, what it denies may.
+    // Without the ignored selectors the policy applies to more endpoints than intended. It must not allow their traffic.
     return ignored.length === 0 ? converted : converted.filter(({ action }) => action === "deny");
   };
   return {
@@ -87,7 +87,7 @@ function convertSpec(resource: Resource, spec: JsonReader, report: ReportProblem
   };
 }
 
-/** Only global policies have these fields: they concern host endpoints. */
+/** Only global policies have these fields, because they apply only to host endpoints. */
 function hostEndpointFlags(spec: JsonReader): Partial<Policy> {
   return {
     ...(spec.flag("doNotTrack") === true ? { untracked: true } : {}),
@@ -110,14 +110,14 @@ export const tierProcessor: UpdateProcessor = oneToOne(
   (resource) => readTier(resource, rejectUnreadable),
 );
 
-/** A profile's rules, its labels, and the resource itself. */
+/** Emits the rules of a profile, its labels, and the resource itself. */
 export const profileProcessor: UpdateProcessor = {
-  restart: () => {},
+  reset: () => {},
   process: (update, report) => {
     const key = resourceKey(update.key, "Profile");
     const resource = resourceOf(update);
     const rules = convertOrReport<ProfileRules>(resource, convertProfileRules, report);
-    // A profile whose rules make no sense is no profile: its labels would let its endpoints into selectors.
+    // If the rules are invalid, the labels are not emitted either: with them, endpoints would match selectors of policies.
     const labels =
       rules === undefined
         ? undefined

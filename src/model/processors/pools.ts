@@ -1,4 +1,4 @@
-// IP pools as calculations need them.
+// Converts IP pools to the form that the calculation graph uses.
 import { type Encapsulation, readPool } from "../readers/ip-pool.ts";
 import { affects, type OnUnreadable } from "../readers/unreadable.ts";
 import type { Pool } from "../stored/derived.ts";
@@ -7,7 +7,7 @@ import type { Resource } from "../resource.ts";
 import { conflictResolving } from "./conflict-cache.ts";
 import type { UpdateProcessor } from "./processor.ts";
 
-/** If one of these fields cannot be read, the pool is not used: its traffic would be carried in another way than was meant. */
+/** If one of these fields cannot be read, the pool is not used, because its traffic might be sent without encapsulation. */
 const CALCULATED_FIELDS = [
   "spec.cidr",
   "spec.ipipMode",
@@ -26,7 +26,7 @@ const rejectUnreadableIn =
 
 export const poolProcessor = (): UpdateProcessor => conflictResolving(convertPool);
 
-/** Adds the node selector, which decides with the rest whether a node's tunnels take their addresses from the pool. */
+/** Also emits the node selector, for the allocator of tunnel addresses. */
 export const tunnelPoolProcessor = (): UpdateProcessor =>
   conflictResolving((resource) => {
     const nodeSelector = readPool(resource, rejectUnreadableIn(["spec.nodeSelector"]))?.nodeSelector ?? "";

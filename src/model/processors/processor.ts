@@ -1,30 +1,30 @@
-// Between what is stored and what consumers of a syncer are told: an update processor per kind. Pure: given the same
-// updates since its last restart, it says the same.
+// Converts stored values to the values that a syncer emits, with one update processor per kind. The output of a
+// processor depends only on the updates since its last reset.
 import type { ValueOf } from "../stored/derived.ts";
 import type { Key, ResourceKey, StoredKey } from "../keys/keys.ts";
 import type { KindName } from "../kinds.ts";
 import type { Resource } from "../resource.ts";
 import { isValueError, NotConvertible, type ReportProblem } from "../validation/value-error.ts";
 
-/** A stored thing and what it now is; undefined = gone. */
+/** The new value of a stored entry; undefined = deleted. */
 export type StoredUpdate<K extends StoredKey = StoredKey> = K extends StoredKey
   ? { readonly key: K; readonly value: ValueOf<K> | undefined }
   : never;
-/** What a consumer is told; undefined = gone. Saying of an unknown key that it is gone does no harm. */
+/** The new value of an emitted entry; undefined = deleted. A processor may delete a key that it never set. */
 export type DerivedUpdate<K extends Key = Key> = K extends Key
   ? { readonly key: K; readonly value: ValueOf<K> | undefined }
   : never;
 
 export interface UpdateProcessor {
-  /** Everything will be told again from the start: forget what was. */
-  restart(): void;
-  /** A value that cannot be converted counts as gone, and is reported. */
+  /** Discards all state, before all stored entries are processed again. */
+  reset(): void;
+  /** A value that cannot be converted is reported and counts as deleted. */
   process(update: StoredUpdate, report: ReportProblem): readonly DerivedUpdate[];
 }
 
 export type Convert<T> = (resource: Resource, report: ReportProblem) => T | undefined;
 
-/** Runs a conversion; a value it cannot make sense of is reported and gone. */
+/** Runs a conversion. Returns undefined for an invalid value, which is reported. */
 export function convertOrReport<T, R = Resource>(
   given: R | undefined,
   convert: (given: R, report: ReportProblem) => T | undefined,
@@ -40,9 +40,9 @@ export function convertOrReport<T, R = Resource>(
   }
 }
 
-/** Hands stored things through as they are. */
+/** Emits stored entries unchanged. */
 export const passThrough: UpdateProcessor = {
-  restart: () => {},
+  reset: () => {},
   process: (update) => [update],
 };
 
@@ -53,7 +53,7 @@ export function passThroughIf(read: (resource: Resource) => unknown): UpdateProc
     return limitDepth(resource);
   };
   return {
-    restart: () => {},
+    reset: () => {},
     process: (update, report) => [
       { ...update, value: convertOrReport(resourceOf(update), check, report) } as DerivedUpdate,
     ],
@@ -75,17 +75,17 @@ function checkDepth(value: unknown, depth: number): void {
   for (const inner of Object.values(value)) checkDepth(inner, depth + 1);
 }
 
-/** One resource, one derived value, under a key that follows from the resource's own. */
+/** Converts each resource to one value, with a key that is derived from the resource's key. */
 export function oneToOne<K extends Key>(
   keyOf: (key: ResourceKey) => K | undefined,
   convert: Convert<ValueOf<K>>,
 ): UpdateProcessor {
   return {
-    restart: () => {},
+    reset: () => {},
     process: (update, report) => {
       const key = keyOf(resourceKey(update.key));
       if (key === undefined) {
-        report("name: not one its kind can have");
+        report("metadata.name: not a valid name for this kind");
         return [];
       }
       return [{ key, value: convertOrReport(resourceOf(update), convert, report) } as DerivedUpdate];

@@ -27,8 +27,8 @@ interface Given {
 }
 const keyOf = ({ kind, name, namespace }: Given) => ({ type: "resource", kind, name, namespace }) as const;
 
-/** What is told of a resource, by path; "gone" for what is not there. */
-function told(processor: UpdateProcessor, given: Given, problems: string[] = []): Record<string, unknown> {
+/** Returns the emitted values by key path; "deleted" for deletions. */
+function derivedFrom(processor: UpdateProcessor, given: Given, problems: string[] = []): Record<string, unknown> {
   const { kind, name, namespace, labels, annotations, spec, status } = given;
   const value: Resource | undefined =
     spec === undefined
@@ -46,10 +46,10 @@ function told(processor: UpdateProcessor, given: Given, problems: string[] = [])
           status,
         };
   const updates = processor.process({ key: keyOf(given), value }, (problem) => problems.push(problem));
-  return Object.fromEntries(updates.map((update) => [keyPath(update.key), update.value ?? "gone"]));
+  return Object.fromEntries(updates.map((update) => [keyPath(update.key), update.value ?? "deleted"]));
 }
-const set = (all: Record<string, unknown>): Record<string, unknown> =>
-  Object.fromEntries(Object.entries(all).filter(([, value]) => value !== "gone"));
+const withoutDeleted = (all: Record<string, unknown>): Record<string, unknown> =>
+  Object.fromEntries(Object.entries(all).filter(([, value]) => value !== "deleted"));
 
 describe("workload endpoints", () => {
   const given: Given = {
@@ -75,8 +75,8 @@ describe("workload endpoints", () => {
     },
   };
   const path = "/calico/v1/host/node-1/workload/k8s/ns1%2fweb-0/endpoint/eth0";
-  test("DM-057 lose labels that only their namespace may give, and unnamed ports", () =>
-    expect(told(workloadEndpointProcessor, given)).toEqual({
+  test("DM-057 labels that only the system sets and ports without a name are removed", () =>
+    expect(derivedFrom(workloadEndpointProcessor, given)).toEqual({
       [path]: {
         state: "active",
         name: "cali1",
@@ -90,11 +90,11 @@ describe("workload endpoints", () => {
         qosControls: { ingressBandwidth: 1000, dscp: 10 },
       },
     }));
-  test("without addresses are gone", () =>
-    expect(told(workloadEndpointProcessor, { ...given, spec: { interfaceName: "cali1" } })).toEqual({
-      [path]: "gone",
+  test("an endpoint without addresses is deleted", () =>
+    expect(derivedFrom(workloadEndpointProcessor, { ...given, spec: { interfaceName: "cali1" } })).toEqual({
+      [path]: "deleted",
     }));
-  test("whose interface's name is none are gone: it would become rule text", () => {
+  test("an endpoint with an invalid interface name is deleted, because the name becomes part of rules", () => {
     for (const interfaceName of [
       "cali1 -j ACCEPT",
       "cali1\n-A FORWARD -j ACCEPT",
@@ -107,40 +107,40 @@ describe("workload endpoints", () => {
     ]) {
       const problems: string[] = [];
       const spec = { interfaceName, ipNetworks: ["10.65.0.1/32"] };
-      expect(told(workloadEndpointProcessor, { ...given, spec }, problems)).toEqual({ [path]: "gone" });
+      expect(derivedFrom(workloadEndpointProcessor, { ...given, spec }, problems)).toEqual({ [path]: "deleted" });
       expect(problems).toEqual([
-        "spec.interfaceName: want an interface's name of at most 15 letters, digits, _, . and -",
+        "spec.interfaceName: want an interface name of at most 15 letters, digits, _, . and -",
       ]);
     }
   });
-  test("of an impossible name are reported", () => {
+  test("an endpoint with an invalid name is reported", () => {
     const problems: string[] = [];
-    expect(told(workloadEndpointProcessor, { ...given, name: "rubbish" }, problems)).toEqual({});
+    expect(derivedFrom(workloadEndpointProcessor, { ...given, name: "rubbish" }, problems)).toEqual({});
     expect(problems).toHaveLength(1);
   });
 });
 
 test("a host endpoint's interface is a name, * or absent", () => {
-  const tell = (interfaceName: string, problems: string[] = []) =>
-    set(
-      told(
+  const convert = (interfaceName: string, problems: string[] = []) =>
+    withoutDeleted(
+      derivedFrom(
         hostEndpointProcessor(),
         { kind: "HostEndpoint", name: "h", spec: { node: "n", interfaceName, expectedIPs: ["10.0.0.1"] } },
         problems,
       ),
     );
   for (const name of ["eth0", "*", "", "bond0.12"])
-    expect(tell(name)).toMatchObject({ "/calico/v1/host/n/endpoint/h": { name } });
+    expect(convert(name)).toMatchObject({ "/calico/v1/host/n/endpoint/h": { name } });
   for (const name of ["eth+", "eth0\n-j ACCEPT", "eth 0"]) {
     const problems: string[] = [];
-    expect(tell(name, problems)).toEqual({});
+    expect(convert(name, problems)).toEqual({});
     expect(problems).toHaveLength(1);
   }
 });
 
-test("network sets of a namespace carry its label and profile; addresses count as /32", () =>
+test("namespaced network sets have the label and profile of their namespace; addresses count as /32", () =>
   expect(
-    told(networkSetProcessor, {
+    derivedFrom(networkSetProcessor, {
       kind: "NetworkSet",
       namespace: "ns1",
       name: "s",
@@ -163,27 +163,27 @@ const CLAIMED: Labels = {
   "projectcalico.org/orchestrator": "k8s",
 };
 
-test("labels of a network set that only the system may set are left out and reported", () => {
+test("labels of a network set that only the system may set are ignored and reported", () => {
   const problems: string[] = [];
   const labels = { app: "list", "projectcalico.org/other": "x", ...CLAIMED };
   const given: Given = { kind: "NetworkSet", namespace: "evil", name: "s", labels, spec: { nets: ["10.0.0.0/8"] } };
-  expect(told(networkSetProcessor, given, problems)).toMatchObject({
+  expect(derivedFrom(networkSetProcessor, given, problems)).toMatchObject({
     "/calico/v1/netset/evil%2fs": {
       labels: { app: "list", "projectcalico.org/other": "x", "projectcalico.org/namespace": "evil" },
     },
   });
   expect(problems).toEqual(
-    Object.keys(CLAIMED).map((name) => `metadata.labels.${name}: only the system sets this label: left out`),
+    Object.keys(CLAIMED).map((name) => `metadata.labels.${name}: only the system sets this label: ignored`),
   );
 });
 
-test("a workload has the service account of its spec, whatever its labels say", () => {
+test("the service account of a workload comes from its spec, not from its labels", () => {
   const labelsOf = (serviceAccountName: string | undefined): unknown => {
     const spec = { interfaceName: "cali1", ipNetworks: ["10.65.0.1/32"], serviceAccountName };
     const name = "node--1-k8s-web--0-eth0";
     const labels = { ...CLAIMED, app: "web", "projectcalico.org/namespace": "ns1" };
     const [value] = Object.values(
-      told(workloadEndpointProcessor, { kind: "WorkloadEndpoint", namespace: "ns1", name, labels, spec }),
+      derivedFrom(workloadEndpointProcessor, { kind: "WorkloadEndpoint", namespace: "ns1", name, labels, spec }),
     );
     return (value as { readonly labels: unknown }).labels;
   };
@@ -192,20 +192,20 @@ test("a workload has the service account of its spec, whatever its labels say", 
   expect(labelsOf("robot")).toEqual({ ...kept, "projectcalico.org/serviceaccount": "robot" });
 });
 
-test("one bad entry of a network set does not let the others in", () => {
+test("an invalid entry of a network set is ignored, the other entries are used", () => {
   const problems: string[] = [];
   const nets = ["10.0.0.1", "10.0.0.0/99", 5, "fd00::/64"];
   const given: Given = { kind: "GlobalNetworkSet", name: "threats", spec: { nets } };
-  expect(told(globalNetworkSetProcessor(), given, problems)).toMatchObject({
+  expect(derivedFrom(globalNetworkSetProcessor(), given, problems)).toMatchObject({
     "/calico/v1/netset/threats": { nets: ["10.0.0.1/32", "fd00::/64"] },
   });
   expect(problems).toEqual([
-    'spec.nets: want CIDRs, not "10.0.0.0/99": left out',
-    "spec.nets: want CIDRs, not 5: left out",
+    'spec.nets: want CIDRs, not "10.0.0.0/99": ignored',
+    "spec.nets: want CIDRs, not 5: ignored",
   ]);
 });
 
-test("a host endpoint keeps its policy when a port or an address of it makes no sense", () => {
+test("an invalid port or address of a host endpoint is ignored, the endpoint is used", () => {
   const problems: string[] = [];
   const spec = {
     node: "n",
@@ -216,16 +216,18 @@ test("a host endpoint keeps its policy when a port or an address of it makes no 
       { name: "bad", protocol: "TCP", port: 70000 },
     ],
   };
-  expect(set(told(hostEndpointProcessor(), { kind: "HostEndpoint", name: "h", spec }, problems))).toMatchObject({
+  expect(
+    withoutDeleted(derivedFrom(hostEndpointProcessor(), { kind: "HostEndpoint", name: "h", spec }, problems)),
+  ).toMatchObject({
     "/calico/v1/host/n/endpoint/h": { expectedIpv4Addrs: ["10.0.0.1"], ports: [{ name: "ssh" }] },
   });
   expect(problems).toEqual([
-    'spec.expectedIPs: want IP addresses, not "10.0.0": left out',
-    "spec.ports[1].port: want 1 to 65535: left out",
+    'spec.expectedIPs: want IP addresses, not "10.0.0": ignored',
+    "spec.ports[1].port: want 1 to 65535: ignored",
   ]);
 });
 
-describe("DM-132 of several resources for one key the lowest name has it", () => {
+describe("DM-132 of several resources with the same key, the one with the lowest name is used", () => {
   const pool = (name: string, cidr: string | undefined, natOutgoing = false): Given => ({
     kind: "IPPool",
     name,
@@ -234,25 +236,25 @@ describe("DM-132 of several resources for one key the lowest name has it", () =>
   const path = "/calico/v1/ipam/v4/pool/10.0.0.0-16";
   const masquerade = (all: Record<string, unknown>) =>
     Object.fromEntries(
-      Object.entries(all).map(([k, v]) => [k, v === "gone" ? v : (v as { masquerade: boolean }).masquerade]),
+      Object.entries(all).map(([k, v]) => [k, v === "deleted" ? v : (v as { masquerade: boolean }).masquerade]),
     );
-  test("and loses it to the next when it goes or moves", () => {
+  test("if it is deleted or changes its key, the next one is used", () => {
     const processor = poolProcessor();
-    expect(masquerade(told(processor, pool("b", "10.0.0.0/16", true)))).toEqual({ [path]: true });
+    expect(masquerade(derivedFrom(processor, pool("b", "10.0.0.0/16", true)))).toEqual({ [path]: true });
     const problems: string[] = [];
-    expect(told(processor, pool("c", "10.0.0.0/16"), problems)).toEqual({});
+    expect(derivedFrom(processor, pool("c", "10.0.0.0/16"), problems)).toEqual({});
     expect(problems).toEqual([`${path} is already claimed by b: not used`]);
-    expect(masquerade(told(processor, pool("a", "10.0.0.0/16")))).toEqual({ [path]: false });
-    expect(told(processor, pool("b", undefined))).toEqual({}); // not the holder
-    expect(masquerade(told(processor, pool("a", "10.1.0.0/16")))).toEqual({
-      [path]: false, // c's now
+    expect(masquerade(derivedFrom(processor, pool("a", "10.0.0.0/16")))).toEqual({ [path]: false });
+    expect(derivedFrom(processor, pool("b", undefined))).toEqual({}); // b was not used
+    expect(masquerade(derivedFrom(processor, pool("a", "10.1.0.0/16")))).toEqual({
+      [path]: false, // from c
       "/calico/v1/ipam/v4/pool/10.1.0.0-16": false,
     });
-    expect(masquerade(told(processor, pool("c", undefined)))).toEqual({ [path]: "gone" });
-    expect(told(processor, pool("a", "rubbish"))).toEqual({ "/calico/v1/ipam/v4/pool/10.1.0.0-16": "gone" });
+    expect(masquerade(derivedFrom(processor, pool("c", undefined)))).toEqual({ [path]: "deleted" });
+    expect(derivedFrom(processor, pool("a", "rubbish"))).toEqual({ "/calico/v1/ipam/v4/pool/10.1.0.0-16": "deleted" });
   });
 
-  test("law: what is told does not depend on the order of updates", () => {
+  test("property: the result does not depend on the order of updates", () => {
     const step = fc.record({
       name: fc.constantFrom("a", "b", "c"),
       cidr: fc.option(fc.constantFrom("10.0.0.0/16", "10.1.0.0/16"), { nil: undefined }),
@@ -261,24 +263,24 @@ describe("DM-132 of several resources for one key the lowest name has it", () =>
     fc.assert(
       fc.property(fc.array(step, { maxLength: 12 }), (steps) => {
         const processor = poolProcessor();
-        const seen: Record<string, unknown> = {};
+        const state: Record<string, unknown> = {};
         const last = new Map<string, Given>();
         for (const { name, cidr, nat } of steps) {
-          Object.assign(seen, told(processor, pool(name, cidr, nat)));
+          Object.assign(state, derivedFrom(processor, pool(name, cidr, nat)));
           last.set(name, pool(name, cidr, nat));
         }
         const fresh = poolProcessor();
         const want: Record<string, unknown> = {};
-        for (const given of [...last.values()].reverse()) Object.assign(want, told(fresh, given));
-        expect(set(seen)).toEqual(set(want));
+        for (const given of [...last.values()].reverse()) Object.assign(want, derivedFrom(fresh, given));
+        expect(withoutDeleted(state)).toEqual(withoutDeleted(want));
       }),
     );
   });
 
-  test("a host endpoint that changes its node moves", () => {
+  test("if a host endpoint changes its node, its old key is deleted", () => {
     const processor = hostEndpointProcessor();
     const given: Given = { kind: "HostEndpoint", name: "h", spec: { node: "n1", interfaceName: "eth0" } };
-    expect(told(processor, given)).toEqual({
+    expect(derivedFrom(processor, given)).toEqual({
       "/calico/v1/host/n1/endpoint/h": {
         name: "eth0",
         expectedIpv4Addrs: [],
@@ -288,24 +290,26 @@ describe("DM-132 of several resources for one key the lowest name has it", () =>
         ports: [],
       },
     });
-    const moved = told(processor, { ...given, spec: { node: "n2", expectedIPs: ["10.0.0.1", "fd00::1"] } });
-    expect(moved["/calico/v1/host/n1/endpoint/h"]).toBe("gone");
+    const moved = derivedFrom(processor, { ...given, spec: { node: "n2", expectedIPs: ["10.0.0.1", "fd00::1"] } });
+    expect(moved["/calico/v1/host/n1/endpoint/h"]).toBe("deleted");
     expect(moved["/calico/v1/host/n2/endpoint/h"]).toMatchObject({
       expectedIpv4Addrs: ["10.0.0.1"],
       expectedIpv6Addrs: ["fd00::1"],
     });
-    expect(told(processor, { ...given, spec: { node: "n2" } })).toEqual({ "/calico/v1/host/n2/endpoint/h": "gone" });
+    expect(derivedFrom(processor, { ...given, spec: { node: "n2" } })).toEqual({
+      "/calico/v1/host/n2/endpoint/h": "deleted",
+    });
   });
 
-  test("global network sets too", () =>
+  test("global network sets are converted", () =>
     expect(
-      told(globalNetworkSetProcessor(), { kind: "GlobalNetworkSet", name: "g", spec: { nets: ["10.0.0.0/8"] } }),
+      derivedFrom(globalNetworkSetProcessor(), { kind: "GlobalNetworkSet", name: "g", spec: { nets: ["10.0.0.0/8"] } }),
     ).toEqual({ "/calico/v1/netset/g": { nets: ["10.0.0.0/8"], labels: {}, profileIds: [] } }));
 });
 
-test("pools say their encapsulation in v1's words", () =>
+test("the encapsulation of pools is emitted in the words of the v1 API", () =>
   expect(
-    told(poolProcessor(), {
+    derivedFrom(poolProcessor(), {
       kind: "IPPool",
       name: "p",
       spec: {
@@ -331,7 +335,7 @@ test("pools say their encapsulation in v1's words", () =>
     },
   }));
 
-describe("DM-130 a node as Felix sees it", () => {
+describe("DM-130 the node processor of Felix emits", () => {
   const given: Given = {
     kind: "Node",
     name: "n1",
@@ -343,9 +347,9 @@ describe("DM-130 a node as Felix sees it", () => {
     },
     status: { wireguardPublicKey: "key", podCIDRs: ["10.244.0.0/24"] },
   };
-  test("host settings, WireGuard, its address, and the node itself", () => {
-    const all = told(felixNodeProcessor({ usePodCidr: false }), given);
-    expect(set(all)).toEqual({
+  test("host settings, WireGuard keys, the address, and the Node itself", () => {
+    const all = derivedFrom(felixNodeProcessor({ usePodCidr: false }), given);
+    expect(withoutDeleted(all)).toEqual({
       "/calico/v1/host/n1/config/IpInIpTunnelAddr": "10.65.0.1",
       "/calico/v1/host/n1/config/IPv4VXLANTunnelAddr": "10.65.0.2",
       "/calico/v1/host/n1/config/VXLANTunnelMACAddr": "66:00:00:00:00:0a",
@@ -353,27 +357,32 @@ describe("DM-130 a node as Felix sees it", () => {
       "/calico/v1/host/n1/bird_ip": "192.0.2.1",
       "/calico/resources/v3/projectcalico.org/nodes/n1": expect.anything(),
     });
-    expect(all["/calico/v1/host/n1/config/IPv6VXLANTunnelAddr"]).toBe("gone");
-    expect(set(told(felixNodeProcessor({ usePodCidr: false }), { kind: "Node", name: "n1" }))).toEqual({});
+    expect(all["/calico/v1/host/n1/config/IPv6VXLANTunnelAddr"]).toBe("deleted");
+    expect(
+      withoutDeleted(derivedFrom(felixNodeProcessor({ usePodCidr: false }), { kind: "Node", name: "n1" })),
+    ).toEqual({});
   });
-  test("a bad address deletes its key and is reported, the rest stands", () => {
+  test("the deletion of the key of an invalid address, which is reported; other keys are set", () => {
     const problems: string[] = [];
-    const all = told(
+    const all = derivedFrom(
       felixNodeProcessor({ usePodCidr: false }),
       { ...given, spec: { bgp: { ipv4Address: "192.0.2.1/24", ipv4IPIPTunnelAddr: "x" } } },
       problems,
     );
-    expect(all["/calico/v1/host/n1/config/IpInIpTunnelAddr"]).toBe("gone");
+    expect(all["/calico/v1/host/n1/config/IpInIpTunnelAddr"]).toBe("deleted");
     expect(all["/calico/v1/host/n1/bird_ip"]).toBe("192.0.2.1");
     expect(problems).toEqual(["spec.bgp.ipv4IPIPTunnelAddr: want an IPv4 address"]);
   });
-  test("what is null is not there, and hides nothing else", () => {
+  test("no values for fields that are null", () => {
     const problems: string[] = [];
     const bgp = { ipv4Address: "192.0.2.1/24", ipv6Address: null, asNumber: null };
     const spec = { bgp, ipv4VXLANTunnelAddr: null, wireguard: null, addresses: null };
-    const all = told(felixNodeProcessor({ usePodCidr: false }), { ...given, spec, status: {} }, problems);
+    const all = derivedFrom(felixNodeProcessor({ usePodCidr: false }), { ...given, spec, status: {} }, problems);
     const path = "/calico/resources/v3/projectcalico.org/nodes/n1";
-    expect(set(all)).toEqual({ "/calico/v1/host/n1/bird_ip": "192.0.2.1", [path]: expect.objectContaining({ spec }) });
+    expect(withoutDeleted(all)).toEqual({
+      "/calico/v1/host/n1/bird_ip": "192.0.2.1",
+      [path]: expect.objectContaining({ spec }),
+    });
     const minimal = {
       apiVersion: API_VERSION,
       kind: "Node",
@@ -383,18 +392,18 @@ describe("DM-130 a node as Felix sees it", () => {
     expect(readNode(all[path] as Resource, rejectUnreadable)).toEqual(readNode(minimal, rejectUnreadable));
     expect(problems).toEqual([]);
   });
-  test("pod CIDRs become blocks, old ones go", () => {
+  test("blocks for pod CIDRs, and deletions of removed ones", () => {
     const processor = felixNodeProcessor({ usePodCidr: true });
-    expect(told(processor, given)["/calico/ipam/v2/assignment/ipv4/block/10.244.0.0-24"]).toMatchObject({
+    expect(derivedFrom(processor, given)["/calico/ipam/v2/assignment/ipv4/block/10.244.0.0-24"]).toMatchObject({
       cidr: parseCidr("10.244.0.0/24"),
       affinity: "host:n1",
     });
-    const changed = told(processor, { ...given, status: { podCIDRs: ["10.244.1.0/24"] } });
-    expect(changed["/calico/ipam/v2/assignment/ipv4/block/10.244.0.0-24"]).toBe("gone");
+    const changed = derivedFrom(processor, { ...given, status: { podCIDRs: ["10.244.1.0/24"] } });
+    expect(changed["/calico/ipam/v2/assignment/ipv4/block/10.244.0.0-24"]).toBe("deleted");
     expect(changed["/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-24"]).toMatchObject({ affinity: "host:n1" });
-    expect(told(processor, { kind: "Node", name: "n1" })["/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-24"]).toBe(
-      "gone",
-    );
+    expect(
+      derivedFrom(processor, { kind: "Node", name: "n1" })["/calico/ipam/v2/assignment/ipv4/block/10.244.1.0-24"],
+    ).toBe("deleted");
   });
 });
 
@@ -433,8 +442,8 @@ describe("DM-128 Felix's settings", () => {
     bpfMapSizePerCpuConntrack: 7,
     somethingNew: "x",
   };
-  test("one key per field, by the parameter's own name", () =>
-    expect(set(told(felixConfigProcessor(), given(values)))).toEqual(
+  test("each field becomes a key with the name of the parameter", () =>
+    expect(withoutDeleted(derivedFrom(felixConfigProcessor(), given(values)))).toEqual(
       Object.fromEntries(
         Object.entries({
           RouteRefreshInterval: "90",
@@ -461,49 +470,49 @@ describe("DM-128 Felix's settings", () => {
         }).map(([name, value]) => [`/calico/v1/config/${name}`, value]),
       ),
     ));
-  test("annotations override fields, change and go", () => {
+  test("annotations take precedence over fields, and can be changed and removed", () => {
     const processor = felixConfigProcessor();
     const prefix = "config.projectcalico.org/";
-    const first = told(
+    const first = derivedFrom(
       processor,
       given({ vxlanPort: 1 }, { [`${prefix}VXLANPort`]: "2", [`${prefix}Odd`]: "3", other: "4" }),
     );
-    expect(set(first)).toEqual({ "/calico/v1/config/VXLANPort": "2", "/calico/v1/config/Odd": "3" });
-    const second = told(processor, given({ vxlanPort: 1 }, { [`${prefix}Odd`]: "5" }));
-    expect(set(second)).toEqual({ "/calico/v1/config/VXLANPort": "1", "/calico/v1/config/Odd": "5" });
-    const third = told(processor, given({}));
-    expect(third["/calico/v1/config/Odd"]).toBe("gone");
-    expect(third["/calico/v1/config/VXLANPort"]).toBe("gone");
+    expect(withoutDeleted(first)).toEqual({ "/calico/v1/config/VXLANPort": "2", "/calico/v1/config/Odd": "3" });
+    const second = derivedFrom(processor, given({ vxlanPort: 1 }, { [`${prefix}Odd`]: "5" }));
+    expect(withoutDeleted(second)).toEqual({ "/calico/v1/config/VXLANPort": "1", "/calico/v1/config/Odd": "5" });
+    const third = derivedFrom(processor, given({}));
+    expect(third["/calico/v1/config/Odd"]).toBe("deleted");
+    expect(third["/calico/v1/config/VXLANPort"]).toBe("deleted");
   });
-  test("node.<name> sets for one host", () =>
-    expect(set(told(felixConfigProcessor(), given({ vxlanPort: 1 }, undefined, "node.n1")))).toEqual({
+  test("node.<name> sets values for one host", () =>
+    expect(withoutDeleted(derivedFrom(felixConfigProcessor(), given({ vxlanPort: 1 }, undefined, "node.n1")))).toEqual({
       "/calico/v1/host/n1/config/VXLANPort": "1",
     }));
-  test("DM-129 any other name reaches the consumer whole", () => {
+  test("DM-129 a resource with any other name is emitted unchanged", () => {
     const path = `/calico/resources/v3/projectcalico.org/${kindOf("FelixConfiguration").plural}/rack1`;
-    expect(told(felixConfigProcessor(), given({ vxlanPort: 1 }, undefined, "rack1"))).toEqual({
+    expect(derivedFrom(felixConfigProcessor(), given({ vxlanPort: 1 }, undefined, "rack1"))).toEqual({
       [path]: expect.anything(),
     });
   });
 });
 
-test("DM-123 ClusterInformation says ready and who the cluster is", () => {
+test("DM-123 ClusterInformation sets the ready flag and the identity of the cluster", () => {
   const given: Given = {
     kind: "ClusterInformation",
     name: "default",
     spec: { clusterGUID: "g", clusterType: "k8s,bgp", calicoVersion: "v3", datastoreReady: true, variant: "Calico" },
   };
-  expect(set(told(clusterInformationProcessor, given))).toEqual({
+  expect(withoutDeleted(derivedFrom(clusterInformationProcessor, given))).toEqual({
     "/calico/v1/config/ClusterGUID": "g",
     "/calico/v1/config/ClusterType": "k8s,bgp",
     "/calico/v1/config/CalicoVersion": "v3",
     "/calico/v1/config/Variant": "Calico",
     "/calico/v1/Ready": true,
   });
-  expect(told(clusterInformationProcessor, { ...given, spec: { datastoreReady: false } })["/calico/v1/Ready"]).toBe(
-    false,
-  );
+  expect(
+    derivedFrom(clusterInformationProcessor, { ...given, spec: { datastoreReady: false } })["/calico/v1/Ready"],
+  ).toBe(false);
 });
 
-test("a processor given another kind's key says so", () =>
-  expect(() => told(felixConfigProcessor(), { kind: "Node", name: "n1", spec: {} })).toThrow(TypeError));
+test("a processor rejects keys of another kind", () =>
+  expect(() => derivedFrom(felixConfigProcessor(), { kind: "Node", name: "n1", spec: {} })).toThrow(TypeError));

@@ -37,12 +37,12 @@ export interface BgpConfiguration {
   readonly serviceExternalIps: readonly string[];
   readonly serviceLoadBalancerIps: readonly string[];
   readonly serviceLoadBalancerAggregation: boolean;
-  /** The addresses at which local workloads find their host as BGP peer. */
+  /** The addresses of the host for BGP sessions with local workloads. */
   readonly localWorkloadPeeringIps: ByFamily<IpAddress>;
 }
 export interface PrefixAdvertisement {
   readonly cidr: Cidr;
-  /** Communities, or names of them. */
+  /** Communities, or their names. */
   readonly communities: readonly string[];
 }
 
@@ -50,8 +50,8 @@ export const DEFAULT_ROUTE_PRIORITY = 1024;
 const MAX_ROUTE_PRIORITY = 2147483646;
 
 /**
- * Entries of lists are read one by one. If the mesh's switch or password cannot be read, there is no mesh: sessions that
- * were to be off, or to have a password, must not come up.
+ * An unreadable entry of a list does not affect the other entries. If the fields that enable the mesh or set its password
+ * cannot be read, the mesh is disabled: sessions that may be unwanted or without a password must not be established.
  */
 export function readBgpConfiguration(resource: Resource, onUnreadable: OnUnreadable): BgpConfiguration {
   const read = fieldReader(onUnreadable);
@@ -102,7 +102,7 @@ function advertisementsIn(entry: JsonReader): readonly PrefixAdvertisement[] {
   return [{ cidr, communities: entry.texts("communities") }];
 }
 
-/** The name becomes text between quotes in BIRD's configuration. */
+/** The name is written to BIRD's configuration between quotes, so its characters are restricted. */
 const checkInterface = (spec: JsonReader, name: string): string =>
   isInterfacePattern(name)
     ? name

@@ -1,4 +1,4 @@
-// Reads BGPFilters. Text in them becomes part of BIRD's configuration, so each value is checked.
+// Reads BGPFilters. Their values are written to BIRD's configuration, so each value is checked.
 import { type Cidr, type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
 import { JsonReader } from "../../lib/encoding/json-reader.ts";
 import type { Resource } from "../resource.ts";
@@ -76,8 +76,7 @@ function prefixMatchIn(rule: JsonReader, family: IpVersion): PrefixMatch | undef
   const operator = operatorIn(rule);
   const lengths = rule.object("prefixLength");
   if (cidr === undefined && operator === undefined) return undefined;
-  if (cidr === undefined || operator === undefined)
-    return rule.fail("cidr", "a matchOperator beside it, and the other way round");
+  if (cidr === undefined || operator === undefined) return rule.fail("cidr", "both cidr and matchOperator, or neither");
   if (ipVersion(cidr) !== family) return rule.fail("cidr", `an IPv${family} CIDR`);
   return {
     operator,
@@ -103,7 +102,7 @@ function operatorIn(rule: JsonReader): PrefixMatch["operator"] | undefined {
 function interfaceIn(rule: JsonReader): string | undefined {
   const text = rule.filled("interface");
   if (text === undefined || isInterfacePattern(text)) return text;
-  return rule.fail("interface", "an interface's name, * for any letters");
+  return rule.fail("interface", "an interface name, in which * matches any characters");
 }
 
 function operationOf(operation: JsonReader): BgpFilterOperation {

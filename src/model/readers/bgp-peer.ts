@@ -18,12 +18,12 @@ import { fieldReader, type OnUnreadable } from "./unreadable.ts";
 
 export interface BgpPeer {
   readonly name: string;
-  /** The nodes that have the session: those that match, else the one with this name, else all. */
+  /** The nodes that have the session: those that the selector matches, else the node with this name, else all nodes. */
   readonly nodeSelector: NodeSelector | undefined;
   readonly node: string | undefined;
   readonly peerAddress: { readonly address: IpAddress; readonly port: number | undefined } | undefined;
   readonly peerSelector: NodeSelector | undefined;
-  /** Selects the local workloads that are the peers. */
+  /** Selects local workloads as peers. */
   readonly localWorkloadSelector: ParsedSelector | undefined;
   readonly asNumber: number | undefined;
   readonly localAsNumber: number | undefined;
@@ -45,7 +45,7 @@ export const MAX_RESTART_SECONDS = 4095;
 const MAX_HOLD_SECONDS = 65535;
 const NO_NODE: NodeSelector = { text: "", matches: () => false };
 
-/** If the selector or the name of the node cannot be read, the peer is for no node. */
+/** If the selector or the name of the node cannot be read, the peer applies to no node. */
 export function readBgpPeer(resource: Resource, onUnreadable: OnUnreadable): BgpPeer {
   const read = fieldReader(onUnreadable);
   const json = read(() => new JsonReader(resource.spec ?? {}, "spec"), undefined);
@@ -75,7 +75,7 @@ export function readBgpPeer(resource: Resource, onUnreadable: OnUnreadable): Bgp
   };
 }
 
-/** True if the BGPPeer is for this node. */
+/** True if the BGPPeer applies to this node. */
 export function isForNode(
   { node, nodeSelector }: Pick<BgpPeer, "node" | "nodeSelector">,
   { name, labels }: { readonly name: string; readonly labels: Labels },
@@ -84,7 +84,7 @@ export function isForNode(
   return node === undefined || node === name;
 }
 
-/** `10.0.0.1`, `10.0.0.1:179`, `fd00::1` or `[fd00::1]:179`. */
+/** Parses `10.0.0.1`, `10.0.0.1:179`, `fd00::1` or `[fd00::1]:179`. */
 function peerAddressIn(spec: JsonReader): BgpPeer["peerAddress"] {
   const text = spec.filled("peerIP");
   if (text === undefined) return undefined;
@@ -101,7 +101,7 @@ function peerAddressIn(spec: JsonReader): BgpPeer["peerAddress"] {
 function reachableByIn(spec: JsonReader, peer: IpAddress | undefined): IpAddress | undefined {
   const gateway = addressIn(spec, "reachableBy");
   if (gateway === undefined || peer === undefined || ipVersion(gateway) === ipVersion(peer)) return gateway;
-  return spec.fail("reachableBy", `an IPv${ipVersion(peer)} address, as peerIP is`);
+  return spec.fail("reachableBy", `an IPv${ipVersion(peer)} address, like peerIP`);
 }
 
 function nextHopModeIn(spec: JsonReader): BgpPeer["nextHopMode"] {

@@ -106,7 +106,7 @@ describe("readBgpPeer", () => {
         "spec.nextHopMode: want Auto, Self or Keep",
         "spec.maxRestartTime: want a duration such as 90s",
         "spec.ttlSecurity: want 0 to 255",
-        "spec.reachableBy: want an IPv4 address, as peerIP is",
+        "spec.reachableBy: want an IPv4 address, like peerIP",
       ],
     },
     {
@@ -130,7 +130,7 @@ describe("readBgpPeer", () => {
     });
 });
 
-describe("a BGPPeer is for", () => {
+describe("a BGPPeer applies to", () => {
   const node = { name: "n1", labels: { rack: "a" } };
   const cases: readonly (readonly [spec: unknown, isFor: boolean])[] = [
     [{}, true],
@@ -217,7 +217,7 @@ describe("readBgpConfiguration", () => {
       },
     },
     {
-      name: "unreadable entries are left out one by one",
+      name: "only unreadable entries are ignored",
       given: {
         spec: {
           listenPort: 70000,
@@ -255,13 +255,13 @@ describe("readBgpConfiguration", () => {
       ],
     },
     {
-      name: "no mesh if its switch cannot be read",
+      name: "the mesh is disabled if nodeToNodeMeshEnabled cannot be read",
       given: { spec: { nodeToNodeMeshEnabled: "yes" } },
       want: { ...minimal, meshEnabled: false },
       problems: ["spec.nodeToNodeMeshEnabled: want true or false"],
     },
     {
-      name: "no mesh if its password cannot be read",
+      name: "the mesh is disabled if its password cannot be read",
       given: { spec: { nodeToNodeMeshEnabled: true, nodeMeshPassword: "x" } },
       want: { ...minimal, meshEnabled: false },
       problems: ["spec.nodeMeshPassword: want an object"],
@@ -337,11 +337,14 @@ describe("readBgpFilter", () => {
   const invalid: readonly (readonly [rule: object, problem: string])[] = [
     [{}, "spec.importV4[0].action: want Accept or Reject"],
     [{ peerType: "x" }, "spec.importV4[0].peerType: want eBGP or iBGP"],
-    [{ cidr: "10.0.0.0/8" }, "spec.importV4[0].cidr: want a matchOperator beside it, and the other way round"],
+    [{ cidr: "10.0.0.0/8" }, "spec.importV4[0].cidr: want both cidr and matchOperator, or neither"],
     [{ cidr: "fd00::/64", matchOperator: "In" }, "spec.importV4[0].cidr: want an IPv4 CIDR"],
     [{ cidr: 5, matchOperator: "In" }, "spec.importV4[0].cidr: want text"],
     [{ matchOperator: "Near" }, "spec.importV4[0].matchOperator: want Equal, NotEqual, In or NotIn"],
-    [{ interface: 'x"; accept' }, "spec.importV4[0].interface: want an interface's name, * for any letters"],
+    [
+      { interface: 'x"; accept' },
+      "spec.importV4[0].interface: want an interface name, in which * matches any characters",
+    ],
     [
       { communities: { values: ["x"] } },
       "spec.importV4[0].communities: want a community such as 64512:100 or 64512:1:2",

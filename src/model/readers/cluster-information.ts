@@ -8,7 +8,7 @@ export interface ClusterInformation {
   readonly clusterType: string | undefined;
   readonly calicoVersion: string | undefined;
   readonly variant: string | undefined;
-  /** Whether programs may use the datastore; undefined if nobody has stated it. */
+  /** Whether programs may use the datastore; undefined if the field is not set. */
   readonly isDatastoreReady: boolean | undefined;
 }
 

@@ -3,7 +3,7 @@ import type { JsonReader } from "../../lib/encoding/json-reader.ts";
 import { parseRuleProtocol } from "../rule-conversion.ts";
 import type { EndpointPort } from "../stored/derived.ts";
 
-/** Policy can only refer to ports with a name. Ports without one exist for host ports, and are left out. */
+/** Policy can only refer to ports with a name. Ports without a name, which exist for host ports, are ignored. */
 export function namedPortsIn(port: JsonReader): readonly EndpointPort[] {
   const name = port.filled("name");
   if (name === undefined) return [];

@@ -5,7 +5,7 @@ import { fieldReader, type OnUnreadable } from "./unreadable.ts";
 
 export interface EndpointSlice {
   readonly namespace: string;
-  /** The name of the service; undefined if the slice belongs to none. */
+  /** The name of the service; undefined if the slice belongs to no service. */
   readonly service: string | undefined;
   readonly addressType: string;
   readonly endpoints: readonly SliceEndpoint[];
@@ -24,9 +24,9 @@ interface SlicePort {
 const SERVICE_LABEL = "kubernetes.io/service-name";
 
 /**
- * The fields are beside the metadata. Resources that calico-ts stored elsewhere than in the Kubernetes API have them in the
- * spec.
- * @param json the object of the Kubernetes API, or the resource made from it
+ * In the Kubernetes API the fields are at the top level. In resources that calico-ts stores in other datastores they are
+ * in the spec.
+ * @param json the object of the Kubernetes API, or the resource derived from it
  */
 export function readEndpointSlice(json: unknown, onUnreadable: OnUnreadable): EndpointSlice {
   const read = fieldReader(onUnreadable);
@@ -43,7 +43,7 @@ export function readEndpointSlice(json: unknown, onUnreadable: OnUnreadable): En
   };
 }
 
-/** The number of addresses and ports that the slice gives to a set of its service: every port of every address. */
+/** Returns the number of members that the slice adds to the IP set of its service: all ports of all addresses. */
 export const countSliceMembers = ({ endpoints, ports }: EndpointSlice): number =>
   endpoints.reduce((sum, { addresses }) => sum + addresses.length, 0) * Math.max(1, ports.length);
 
@@ -54,7 +54,7 @@ const endpointOf = (endpoint: JsonReader): SliceEndpoint => ({
   isReady: endpoint.object("conditions")?.flag("ready") !== false,
 });
 
-/** A port without a number stands for all ports, which no IP set can express. */
+/** A port without a number means all ports, which an IP set cannot contain. */
 function portsIn(entry: JsonReader): readonly SlicePort[] {
   const port = entry.number("port");
   const protocol = entry.text("protocol") ?? "TCP";

@@ -73,7 +73,7 @@ describe("readWorkloadEndpoint", () => {
       },
     },
     {
-      name: "unreadable NAT entries are left out one by one",
+      name: "only unreadable NAT entries are ignored",
       given: {
         spec: {
           interfaceName,
@@ -99,7 +99,7 @@ describe("readWorkloadEndpoint", () => {
   const invalid: readonly (readonly [field: object, problem: string])[] = [
     [{ ipNetworks: ["x"] }, "spec.ipNetworks: want CIDRs, not x"],
     [{ ipNetworks: "10.0.0.1" }, "spec.ipNetworks: want a list"],
-    [{ interfaceName: "cali1 -j ACCEPT" }, "spec.interfaceName: want an interface's name"],
+    [{ interfaceName: "cali1 -j ACCEPT" }, "spec.interfaceName: want an interface name"],
     [{ interfaceName: 5 }, "spec.interfaceName: want text"],
     [{ mac: "x" }, "spec.mac: want an address"],
     [{ ipv4Gateway: "x" }, "spec.ipv4Gateway: want an IP address"],
@@ -137,7 +137,7 @@ describe("parts of a WorkloadEndpoint", () => {
     workload: undefined,
     endpoint: undefined,
   };
-  test("readWorkloadAddresses returns all that can be read", () => {
+  test("readWorkloadAddresses returns all addresses that can be read", () => {
     expect<unknown>(readStored(readWorkloadAddresses, endpoint).value).toEqual(["10.0.0.1", "fd00::1"]);
     expect(readStored(readWorkloadAddresses, empty)).toEqual({ value: [], problems: [] });
     expect(readStored(readWorkloadAddresses, wrong)).toEqual({
@@ -191,7 +191,7 @@ describe("readHostEndpoint", () => {
       },
     },
     {
-      name: "unreadable entries are left out one by one",
+      name: "only unreadable entries are ignored",
       given: {
         metadata: { annotations: { "qos.projectcalico.org/dscp": "x" } },
         spec: {
@@ -203,8 +203,8 @@ describe("readHostEndpoint", () => {
       },
       want: { ...minimal, expectedIps: ["10.0.0.1"], ports: [{ name: "c", protocol: "tcp", port: 1 }] },
       problems: [
-        "spec.node: want a node's name, which holds no /",
-        "spec.interfaceName: want an interface's name of at most 15 letters, digits, _, . and -, or *",
+        "spec.node: want a node name without /",
+        "spec.interfaceName: want an interface name of at most 15 letters, digits, _, . and -, or *",
         'spec.expectedIPs: want IP addresses, not "x"',
         "spec.ports[0]: want an object",
         "spec.ports[1].port: want 1 to 65535",

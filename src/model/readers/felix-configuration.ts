@@ -1,12 +1,12 @@
-// Reads the fields of FelixConfigurations that other programs than Felix need, or Felix itself before it knows its
-// settings. `felixSettings` reads all settings.
+// Reads the fields of FelixConfigurations that are used outside Felix, or by Felix before it has loaded its settings.
+// `felixSettings` reads all settings.
 import { JsonReader } from "../../lib/encoding/json-reader.ts";
 import type { Resource } from "../resource.ts";
 import { nodeSelectorIn, type NodeSelector } from "./fields.ts";
 import { fieldReader, type OnUnreadable } from "./unreadable.ts";
 
 export interface FelixConfiguration {
-  /** The nodes that the configuration is for, unless its name states them. Undefined: no node. */
+  /** The nodes to which the configuration applies, unless its name determines them. Undefined: no node. */
   readonly nodeSelector: NodeSelector | undefined;
   readonly wireguardHostEncryptionEnabled: boolean;
 }

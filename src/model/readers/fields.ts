@@ -1,4 +1,4 @@
-// Values that fields of several kinds hold. A value that the field cannot have is rejected with the field's path.
+// Reads types of values that several kinds use. An invalid value is rejected with the path of the field.
 import {
   type Cidr,
   type IpAddress,
@@ -36,7 +36,7 @@ export function addressIn(from: JsonReader, name: string): IpAddress | undefined
   return text === undefined ? undefined : (tryParseAddress(text) ?? from.fail(name, "an IP address"));
 }
 
-/** An address of one family, with or without the length of its network. */
+/** Reads an address of one IP version, with or without prefix length. */
 export function networkIn(from: JsonReader | undefined, name: string, version: IpVersion): IpNetwork | undefined {
   const text = from?.filled(name);
   if (text === undefined) return undefined;

@@ -23,7 +23,7 @@ export interface HostEndpointFields {
 
 const DSCP_ANNOTATION = "qos.projectcalico.org/dscp";
 
-/** Addresses and ports are read one by one. */
+/** An unreadable address or port does not affect the others. */
 export function readHostEndpoint({ metadata, spec: json }: Resource, onUnreadable: OnUnreadable): HostEndpointFields {
   const read = fieldReader(onUnreadable);
   const spec = read(() => new JsonReader(json ?? {}, "spec"), undefined) ?? new JsonReader({}, "spec");
@@ -42,13 +42,13 @@ export function readHostEndpoint({ metadata, spec: json }: Resource, onUnreadabl
 /** The name becomes part of a key. */
 function nodeIn(spec: JsonReader): string | undefined {
   const node = spec.filled("node");
-  return node?.includes("/") === true ? spec.fail("node", "a node's name, which holds no /") : node;
+  return node?.includes("/") === true ? spec.fail("node", "a node name without /") : node;
 }
 
 function interfaceIn(spec: JsonReader): string {
   const name = spec.text("interfaceName") ?? "";
   if (name === "" || name === "*" || isInterfaceName(name)) return name;
-  return spec.fail("interfaceName", "an interface's name of at most 15 letters, digits, _, . and -, or *");
+  return spec.fail("interfaceName", "an interface name of at most 15 letters, digits, _, . and -, or *");
 }
 
 const addressOf = (spec: JsonReader, item: Json): IpAddress =>

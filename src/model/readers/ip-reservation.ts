@@ -6,7 +6,7 @@ import { shorten } from "../../lib/shorten.ts";
 import type { Resource } from "../resource.ts";
 import { fieldReader, type OnUnreadable } from "./unreadable.ts";
 
-/** The addresses that are never assigned automatically. Entries are read one by one. */
+/** Returns the addresses that are never assigned automatically. Unreadable entries do not affect the others. */
 export function readReservedCidrs(resource: Resource, onUnreadable: OnUnreadable): readonly Cidr[] {
   const read = fieldReader(onUnreadable);
   const spec = read(() => new JsonReader(resource.spec ?? {}, "spec"), undefined);

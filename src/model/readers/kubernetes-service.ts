@@ -9,9 +9,9 @@ export interface Service {
   readonly type: string;
   readonly clusterIps: readonly string[];
   readonly externalIps: readonly string[];
-  /** The address that the load balancer was asked for. */
+  /** The address that the user requested from the load balancer. */
   readonly loadBalancerIp: string;
-  /** The addresses that the load balancer has. */
+  /** The addresses that the load balancer assigned. */
   readonly loadBalancerIngressIps: readonly string[];
   readonly ports: readonly ServicePort[];
   readonly externalTrafficPolicy: string;
@@ -23,7 +23,7 @@ interface ServicePort {
   readonly nodePort: number;
 }
 
-/** @param json the object of the Kubernetes API, or the resource made from it */
+/** @param json the object of the Kubernetes API, or the resource derived from it */
 export function readService(json: unknown, onUnreadable: OnUnreadable): Service {
   const read = fieldReader(onUnreadable);
   const object = read(() => new JsonReader(json), undefined);

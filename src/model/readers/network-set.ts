@@ -7,8 +7,8 @@ import type { Resource } from "../resource.ts";
 import { fieldReader, type OnUnreadable } from "./unreadable.ts";
 
 /**
- * The networks of the set; addresses count as /32 and /128, host bits are cleared. Entries are read one by one: the set may
- * list what to deny, and one unreadable entry of a thousand must not allow the others.
+ * Returns the networks of the set. Addresses count as /32 and /128, host bits are cleared. Unreadable entries do not affect
+ * the others: a Deny rule may refer to the set, and one unreadable entry must not make it ineffective for all others.
  */
 export function readNets(resource: Resource, onUnreadable: OnUnreadable): readonly Cidr[] {
   const read = fieldReader(onUnreadable);

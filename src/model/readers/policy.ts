@@ -1,4 +1,5 @@
-// Reads which endpoints and traffic a policy is for. Rules and selectors are converted by the update processor.
+// Reads the selector and types of a policy, which define to which endpoints and directions it applies. The update
+// processor converts the rules.
 import { JsonReader } from "../../lib/encoding/json-reader.ts";
 import { DEFAULT_TIER } from "../keys/policy-names.ts";
 import type { Policy } from "../stored/derived.ts";
@@ -6,12 +7,12 @@ import { fieldReader, type OnUnreadable } from "./unreadable.ts";
 
 export interface PolicyTarget {
   readonly tier: string;
-  /** As stored, without what the policy's namespace adds to it. */
+  /** As stored, without the condition for the policy's namespace. */
   readonly selector: string;
   readonly types: Policy["types"];
 }
 
-/** @param json the spec of a policy of Calico's kinds */
+/** @param json the spec of a Calico policy */
 export function readPolicyTarget(json: unknown, onUnreadable: OnUnreadable): PolicyTarget {
   const read = fieldReader(onUnreadable);
   const spec = read(() => new JsonReader(json ?? {}, "spec"), undefined) ?? new JsonReader({}, "spec");
@@ -22,7 +23,7 @@ export function readPolicyTarget(json: unknown, onUnreadable: OnUnreadable): Pol
   };
 }
 
-/** The stated types, else those of the rules; without rules, ingress. */
+/** Returns the given types, otherwise those for which the policy has rules; without rules, ingress. */
 export function policyTypesIn(spec: JsonReader): Policy["types"] {
   const stated = spec.texts("types");
   if (stated.length > 0)

@@ -4,7 +4,7 @@ import type { Resource } from "../resource.ts";
 import type { Tier } from "../stored/derived.ts";
 import { fieldReader, type OnUnreadable } from "./unreadable.ts";
 
-/** A tier whose default action cannot be read denies. */
+/** If the default action cannot be read, it is Deny. */
 export function readTier(resource: Resource, onUnreadable: OnUnreadable): Tier {
   const read = fieldReader(onUnreadable);
   const spec = read(() => new JsonReader(resource.spec ?? {}, "spec"), undefined);

@@ -1,5 +1,5 @@
-// What a reader does with a field that it cannot read. A stored resource may come from an older, newer or other program,
-// so the caller decides per field: report it and go on without it, or reject the whole resource.
+// Defines how readers handle fields that they cannot read. Another version or program may have stored the resource, so
+// the caller decides per field: report and ignore the field, or reject the whole resource.
 import { WrongShape, WrongValue } from "../../lib/encoding/json-reader.ts";
 
 /**
@@ -31,7 +31,7 @@ export const affects = ({ path }: WrongShape, fields: readonly string[]): boolea
 const contains = (outer: string, inner: string): boolean =>
   inner.startsWith(outer) && (inner.length === outer.length || [".", "["].includes(inner.charAt(outer.length)));
 
-/** Reads one field; an unreadable one goes to the caller and has the fallback. */
+/** Reads one field. If it is unreadable, calls `onUnreadable` and returns the fallback. */
 export type ReadField = <T, F>(read: () => T, fallback: F) => T | F;
 
 export const fieldReader =

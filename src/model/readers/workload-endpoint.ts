@@ -12,8 +12,8 @@ import { addressIn, cidrsIn } from "./fields.ts";
 import { fieldReader, type OnUnreadable, type ReadField } from "./unreadable.ts";
 
 /**
- * The endpoint as calculations need it. Entries of `ipNATs` are read one by one; if any other field cannot be read, the
- * endpoint cannot be used. There are so many endpoints that the reader checks each field only once.
+ * Returns the endpoint in the form that the calculation graph uses. Unreadable entries of `ipNATs` are ignored; if any
+ * other field cannot be read, the endpoint is rejected. Clusters have many endpoints, so each field is checked only once.
  * @returns undefined if the endpoint has no addresses: its workload is finished or not yet running
  * @throws WrongShape
  */
@@ -58,14 +58,14 @@ export function readWorkloadEndpoint(resource: Resource, onUnreadable: OnUnreada
   };
 }
 
-/** All addresses of the endpoint that can be read, whatever its other fields contain. */
+/** Returns all readable addresses of the endpoint, even if other fields cannot be read. */
 export function readWorkloadAddresses(resource: Resource, onUnreadable: OnUnreadable): readonly IpAddress[] {
   const read = fieldReader(onUnreadable);
   const entries = read(() => new JsonReader(resource.spec ?? {}, "spec").list("ipNetworks"), []);
   return entries.flatMap((entry) => tryParseNetwork(entry)?.address ?? []);
 }
 
-/** The fields of which the endpoint's name is made. */
+/** Returns the fields from which the endpoint's name is built. */
 export function readWorkloadNameFields(resource: Resource, onUnreadable: OnUnreadable): WorkloadNameFields {
   const read = fieldReader(onUnreadable);
   const spec = read(() => new JsonReader(resource.spec ?? {}, "spec"), undefined);
@@ -85,12 +85,12 @@ export function readServiceAccountName(resource: Resource, onUnreadable: OnUnrea
   return read(() => new JsonReader(resource.spec ?? {}, "spec").filled("serviceAccountName"), undefined);
 }
 
-/** It becomes part of rules: a wildcard, a blank or a line break in it would be read as more than a name. */
+/** The name becomes part of rules, in which a wildcard, blank or line break would change the meaning. */
 function interfaceIn(spec: JsonReader): string {
   const name = spec.filled("interfaceName") ?? "";
   return isInterfaceName(name)
     ? name
-    : spec.fail("interfaceName", "an interface's name of at most 15 letters, digits, _, . and -");
+    : spec.fail("interfaceName", "an interface name of at most 15 letters, digits, _, . and -");
 }
 
 function macIn(spec: JsonReader): string | undefined {
@@ -110,7 +110,7 @@ const natsIn = (spec: JsonReader, read: ReadField): readonly NatEntry[] =>
     }, []),
   );
 
-/** The labels of its namespace and service account come from profiles, and the account's name from the spec alone. */
+/** Removes system labels: those of the namespace come from profiles, the service account's name from the spec. */
 function workloadLabels(own: Labels, serviceAccount: string | undefined): Labels {
   const isRemoved = (name: string) =>
     name.startsWith(NAMESPACE_PREFIX) ||
@@ -151,7 +151,7 @@ function qosIn(spec: JsonReader): QosControls | undefined {
   return Object.keys(found).length === 0 ? undefined : found;
 }
 
-/** The list itself if all its entries are of the family, as for almost all endpoints. */
+/** Returns the list itself if all entries have the IP version, which is the case for almost all endpoints. */
 function ofFamily(nets: readonly Cidr[], version: IpVersion): readonly Cidr[] {
   const [only] = nets;
   if (nets.length === 1 && only !== undefined) return ipVersion(only) === version ? nets : [];

@@ -1,22 +1,22 @@
-// What a selector is once parsed, and the one way to walk it. Nesting is as deep as the user wrote it, so nothing here
-// recurses: ten thousand nested terms are as safe as ten.
+// Defines the syntax tree of selectors, and a fold over it. Users decide how deeply a selector is nested, so this file
+// does not use recursion: ten thousand nested terms must not exhaust the stack.
 import { checkLabelLength } from "./lex.ts";
 
-/** One alternative per kind, so that looking at `kind` tells them apart. */
+/** Distributes over the union `K`, so that checking `kind` narrows the type. */
 type Node<K extends string, Fields = unknown> = K extends string ? { readonly kind: K } & Readonly<Fields> : never;
 
 export type LabelTest =
   | Node<"has", { label: string }>
   | Node<"equals" | "notEquals" | "contains" | "startsWith" | "endsWith", { label: string; value: string }>
-  /** Values sorted bytewise, without repeats. */
+  /** Values are sorted bytewise and unique. */
   | Node<"in" | "notIn", { label: string; values: readonly string[] }>;
 
-/** A term without operands. `global()` is true of every label set: it means something to who composes selectors. */
+/** A term without operands. `global()` matches all labels; `compose-selector.ts` replaces it in namespace selectors. */
 export type SelectorLeaf = Node<"all" | "global"> | LabelTest;
 
 export type Selector =
   | SelectorLeaf
-  /** Of another `not` only where parentheses stood between: those two do not cancel out in the original's names. */
+  /** The operand is a `not` only if the text had parentheses between them. Calico's names of IP sets distinguish this. */
   | Node<"not", { operand: Selector }>
   /** At least two operands. */
   | Node<"and" | "or", { operands: readonly Selector[] }>;
@@ -31,7 +31,7 @@ export const disjunction = (operands: readonly Selector[]): Selector => list("or
 
 function list(kind: "and" | "or", operands: readonly Selector[]): Selector {
   const [first] = operands;
-  if (first === undefined) throw new RangeError(`"${kind}" of nothing`);
+  if (first === undefined) throw new RangeError(`"${kind}" without operands`);
   return operands.length === 1 ? first : { kind, operands };
 }
 
@@ -41,7 +41,7 @@ export interface SelectorFold<T> {
   list(kind: "and" | "or", operands: readonly T[]): T;
 }
 
-/** Builds a result from the leaves up. */
+/** Computes a result from the leaves to the root. */
 export function foldSelector<T>(selector: Selector, fold: SelectorFold<T>): T {
   interface Open {
     readonly node: Selector & { readonly kind: "not" | "and" | "or" };
@@ -58,7 +58,7 @@ export function foldSelector<T>(selector: Selector, fold: SelectorFold<T>): T {
     }
     if (node.kind === "and" || node.kind === "or") {
       const [first] = node.operands;
-      if (first === undefined) throw new RangeError(`"${node.kind}" of nothing`);
+      if (first === undefined) throw new RangeError(`"${node.kind}" without operands`);
       open.push({ node, done: [] });
       node = first;
       continue;
@@ -83,7 +83,7 @@ export function foldSelector<T>(selector: Selector, fold: SelectorFold<T>): T {
   }
 }
 
-/** The same selector with other leaves. */
+/** Replaces each leaf. */
 export function mapLeaves(selector: Selector, map: (leaf: SelectorLeaf) => Selector): Selector {
   return foldSelector<Selector>(selector, {
     leaf: map,
@@ -93,8 +93,8 @@ export function mapLeaves(selector: Selector, map: (leaf: SelectorLeaf) => Selec
 }
 
 /**
- * The same selector over labels whose names begin with `prefix`: how `pcns.` and `pcsa.` come in. Throws `SelectorError`
- * for a label that is too long with its prefix.
+ * Adds a prefix, such as `pcns.` or `pcsa.`, to all label names.
+ * @throws SelectorError if a label is too long with the prefix
  */
 export function prefixLabels(selector: Selector, prefix: string): Selector {
   return mapLeaves(selector, (leaf) => {
@@ -105,7 +105,7 @@ export function prefixLabels(selector: Selector, prefix: string): Selector {
   });
 }
 
-/** The same selector without negations of negations. */
+/** Removes double negations. */
 export function cancelDoubleNegations(selector: Selector): Selector {
   return foldSelector<Selector>(selector, {
     leaf: (leaf) => leaf,
@@ -114,17 +114,17 @@ export function cancelDoubleNegations(selector: Selector): Selector {
   });
 }
 
-/** Bytewise order of the UTF-8 forms, which is how the field sorts set members. */
+/** Compares the UTF-8 encodings bytewise. Calico sorts the values of sets in this order. */
 export function compareText(a: string, b: string): number {
   if (a === b) return 0;
-  // UTF-16 order and UTF-8 order part only where one side holds a surrogate.
+  // The orders of UTF-16 and UTF-8 differ only if a text contains a surrogate.
   if (SURROGATE.test(a) || SURROGATE.test(b)) return Buffer.compare(Buffer.from(a), Buffer.from(b));
   return a < b ? -1 : 1;
 }
 const SURROGATE = /[\ud800-\udfff]/;
 
 export function sortedSet(values: readonly string[]): readonly string[] {
-  // Without surrogates both orders agree, and that of UTF-16 is much faster for a list of 100,000 values.
+  // Without surrogates both orders are equal, and comparing UTF-16 is much faster for a list of 100,000 values.
   const hasSurrogates = values.some((value) => SURROGATE.test(value));
   if (hasSurrogates) return [...new Set(values)].sort(compareText);
   const isSorted = values.every((value, i) => i === 0 || (values[i - 1] ?? "") < value);

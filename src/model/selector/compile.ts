@@ -1,10 +1,10 @@
-// Selectors as machine-friendly closures. `and`, `or` and `not` cost nothing at match time: they become jumps between
-// the tests of labels, so a match runs one loop, however deep the selector was nested.
+// Compiles selectors to functions. `and`, `or` and `not` become jumps between the tests of labels, so matching is one
+// loop and does not depend on how deeply the selector is nested.
 import { unreachable } from "../../lib/unreachable.ts";
 import type { Labels } from "../resource.ts";
 import type { Selector, SelectorLeaf } from "./ast.ts";
 
-/** Where a matcher looks labels up. A `Map` is one; so is an endpoint that inherits from its profiles. */
+/** Returns the values of labels. Implemented by `Map`, and by endpoints that inherit labels from profiles. */
 export interface LabelLookup {
   get(label: string): string | undefined;
 }
@@ -23,18 +23,18 @@ export function compileSelector(selector: Selector): Matcher {
   return (labels) => {
     let at = 0;
     do {
-      // Jumps only ever lead to a test or to one of the two ends.
+      // The target of a jump is a test, ACCEPT or REJECT.
       at = ((tests[at] as Matcher)(labels) ? onTrue[at] : onFalse[at]) as number;
     } while (at >= 0);
     return at === ACCEPT;
   };
 }
 
-/** For a single question; whoever asks again keeps the compiled selector. */
+/** Compiles the selector for a single match. Callers that match more often keep the compiled selector. */
 export const matchesSelector = (selector: Selector, labels: Labels): boolean =>
   compileSelector(selector)(lookupIn(labels));
 
-/** A plain label map as a matcher wants it. */
+/** Adapts a plain object. */
 export const lookupIn = (labels: Labels): LabelLookup => ({
   get: (label) => (Object.hasOwn(labels, label) ? labels[label] : undefined),
 });
@@ -45,14 +45,14 @@ interface Program {
   readonly onFalse: Int32Array;
 }
 
-/** One test per leaf, in the order they stand; where to go on is named first and found when all are laid out. */
+/** Emits one test per leaf, from left to right. Jump targets are numbered first, and resolved when all tests exist. */
 function assemble(selector: Selector): Program {
   type Work =
     | { readonly node: Selector; readonly whenTrue: number; readonly whenFalse: number }
     | { readonly bind: number };
   const tests: Matcher[] = [];
   const jumps: { whenTrue: number; whenFalse: number }[] = [];
-  const positionOf: number[] = []; // by place name
+  const positionOf: number[] = []; // by target number
   let places = 0;
   const work: Work[] = [{ node: selector, whenTrue: ACCEPT, whenFalse: REJECT }];
   for (let item = work.pop(); item !== undefined; item = work.pop()) {
@@ -64,7 +64,7 @@ function assemble(selector: Selector): Program {
     if (node.kind === "not") {
       work.push({ node: node.operand, whenTrue: whenFalse, whenFalse: whenTrue });
     } else if (node.kind === "and" || node.kind === "or") {
-      let next: number | undefined; // where the operand to the right begins
+      let next: number | undefined; // the target number of the operand to the right
       for (let i = node.operands.length - 1; i >= 0; i--) {
         const operand = node.operands[i];
         if (operand === undefined) continue;

@@ -1,5 +1,6 @@
-// How the several selectors of a policy or rule become the one that is evaluated. An endpoint carries its namespace's
-// labels under `pcns.` and its service account's under `pcsa.`, so selectors over those get the prefix too.
+// Combines the selectors of a policy or rule to the one that is evaluated. An endpoint inherits the labels of its
+// namespace with the prefix `pcns.` and those of its service account with `pcsa.`, so the labels in selectors for
+// namespaces and service accounts get the same prefix.
 import { NAMESPACE_LABEL, NAMESPACE_PREFIX, SERVICE_ACCOUNT_LABEL, SERVICE_ACCOUNT_PREFIX } from "../labels.ts";
 import {
   ALL_SELECTOR,
@@ -30,13 +31,14 @@ export interface PolicySelectors {
 
 export interface ComposedPolicySelector {
   readonly selector: Selector;
-  /** Fields that do not parse and were left out, so that the policy applies to more rather than to nothing. */
+  /** Fields that do not parse. They are ignored, so that the policy applies to more endpoints instead of none. */
   readonly ignored: readonly ("namespaceSelector" | "serviceAccountSelector")[];
 }
 
 /**
- * What a policy applies to. Throws `SelectorError` if the policy's own selector does not parse.
- * @param namespace where the policy lives; absent for a global one, and only then `namespaceSelector` counts
+ * Returns the selector of the endpoints to which a policy applies.
+ * @param namespace of the policy; absent for a global policy. `namespaceSelector` is used only in global policies.
+ * @throws SelectorError if `selector` does not parse
  */
 export function policySelector(of: PolicySelectors, namespace: string | undefined): ComposedPolicySelector {
   const ignored: ComposedPolicySelector["ignored"][number][] = [];
@@ -52,7 +54,7 @@ export function policySelector(of: PolicySelectors, namespace: string | undefine
   if (namespace !== undefined) current = join(current, inNamespace(namespace));
   else {
     const namespaces = narrowing("namespaceSelector", NAMESPACE_PREFIX);
-    // A global policy for certain namespaces means only what is in a namespace, even where it said all().
+    // A global policy with a namespaceSelector applies only to endpoints in a namespace, even if the selector is all().
     if (namespaces !== undefined) current = replaceAll(join(current, namespaces), IN_A_NAMESPACE);
   }
   const accounts = narrowing("serviceAccountSelector", SERVICE_ACCOUNT_PREFIX);
@@ -71,8 +73,8 @@ export interface EntitySelectors {
 }
 
 /**
- * Whom one side of a rule means; nothing when it is not said by labels. Throws `SelectorError` on a selector that does
- * not parse: what a rule then does depends on its action.
+ * Returns the selector of the endpoints that one side of a rule matches; undefined if the rule has no selectors.
+ * @throws SelectorError if a selector does not parse; the effect on the rule depends on its action
  */
 export function entitySelector(of: EntitySelectors, namespace: string | undefined): Selector | undefined {
   const accounts = serviceAccountSelector(of.serviceAccounts);
@@ -89,7 +91,7 @@ export function entitySelector(of: EntitySelectors, namespace: string | undefine
   return selector === undefined ? where : conjunction([where, selector]);
 }
 
-/** `all()` = any namespace, `global()` = what is in none. */
+/** `all()` matches endpoints in any namespace, `global()` endpoints without a namespace. */
 function ruleNamespaces(text: string): Selector {
   const namespaces = mapLeaves(prefixLabels(parseSelector(text), NAMESPACE_PREFIX), (leaf) => {
     if (leaf.kind === "all") return IN_A_NAMESPACE;
@@ -109,7 +111,7 @@ function serviceAccountSelector(accounts: EntitySelectors["serviceAccounts"]): S
   return byName === undefined ? byLabels : conjunction([byLabels, byName]);
 }
 
-/** Calico prints and parses a selector when it adds a prefix, which cancels double negations. IP sets are named after it. */
+/** As in Calico, adding a prefix cancels double negations. The result must be equal, because IP sets are named after it. */
 const prefixed = (selector: Selector, prefix: string): Selector =>
   cancelDoubleNegations(prefixLabels(selector, prefix));
 

@@ -1,9 +1,9 @@
-// Selector text to tokens. Blanks are spaces and tabs; strings have no escapes. Word operators (`in`, `contains`, …) are
-// looked for only straight after a label, so a label may bear their names.
+// Splits the text of a selector into tokens. Blanks are spaces and tabs; strings have no escapes. Word operators (`in`,
+// `contains`, …) are recognised only directly after a label, so a label may have the name of an operator.
 
 export class SelectorError extends Error {
   override readonly name = "SelectorError";
-  /** @param position where in the text, counted from 0 */
+  /** @param position index in the text, from 0 */
   constructor(
     readonly text: string,
     readonly position: number,
@@ -21,13 +21,13 @@ export type Token =
 
 const MAX_LABEL = 512;
 
-/** Throws `SelectorError` for a label that the selector language does not allow because it is too long. */
+/** @throws SelectorError if the label is too long for the selector language */
 export function checkLabelLength(label: string): void {
   if (label.length > MAX_LABEL) throw new SelectorError(label, 0, tooLong(label.length));
 }
 const tooLong = (length: number): string => `label too long (${length} characters, at most ${MAX_LABEL})`;
 
-/** Longest first, so that `not in` is not read as a label's end. The last word must end there. */
+/** The patterns require a word boundary at the end, so that an operator is not the beginning of a longer word. */
 const WORD_OPERATORS: readonly (readonly [RegExp, Operator])[] = [
   [/contains\b/y, "contains"],
   [/starts[ \t]*with\b/y, "starts with"],
@@ -76,8 +76,8 @@ export class SelectorLexer {
   }
 
   /**
-   * Reads one string of a set literal and the comma behind it, without tokens: a set may have 200,000 values.
-   * @returns false if something else follows, which is then still to be read
+   * Reads one string of a set literal and the following comma. It creates no tokens, because a set may have 200,000 values.
+   * @returns false if something else follows; it is not consumed then
    */
   readListed(values: string[]): boolean {
     this.#skipBlanks();
@@ -172,7 +172,7 @@ function isLabelCode(code: number): boolean {
   );
 }
 
-/** The text, or what surrounds the fault when it is long. */
+/** Quotes the text; of a long text only the part around the position. */
 function quote(text: string, position: number): string {
   if (text.length <= 120) return JSON.stringify(text);
   const from = Math.max(0, position - 50);

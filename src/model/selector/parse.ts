@@ -1,4 +1,4 @@
-// The grammar, with its own stack instead of the machine's:
+// Parses selectors with an explicit stack instead of recursion, because users decide how deeply they are nested. Grammar:
 //   or := and ('||' and)*      and := op ('&&' op)*
 //   op := '!'* ( has(L) | all() | global() | '(' or ')' | L operator STRING | L ('in'|'not in') '{' STRING, … '}' )
 import { ALL_SELECTOR, conjunction, disjunction, GLOBAL_SELECTOR, negate, type Selector, sortedSet } from "./ast.ts";
@@ -12,7 +12,10 @@ interface Group {
   conjuncts: Selector[];
 }
 
-/** Blank text selects everything. Throws `SelectorError`, which says where and what was wanted. */
+/**
+ * Parses a selector. Blank text selects everything.
+ * @throws SelectorError with the position and the expected token
+ */
 export function parseSelector(text: string): Selector {
   const lexer: SelectorLexer = new SelectorLexer(text);
   const groups: Group[] = [];
@@ -52,7 +55,7 @@ export function parseSelector(text: string): Selector {
   }
 }
 
-/** Like parseSelector, for text whose faults are somebody else's to report. */
+/** Returns undefined if the text does not parse. */
 export function tryParseSelector(text: string): Selector | undefined {
   try {
     return parseSelector(text);
@@ -82,7 +85,7 @@ function parseTerm(lexer: SelectorLexer, token: Token): Selector {
       lexer.fail(token.at, "expected a term such as has(label), label == 'value' or all()");
       break;
     case "string":
-      lexer.fail(token.at, "expected identifier, got a string: the label stands first, without quotes");
+      lexer.fail(token.at, "expected identifier, got a string: the label comes first, without quotes");
       break;
     default:
       lexer.fail(token.at, `expected a term, got ${token.kind}`);

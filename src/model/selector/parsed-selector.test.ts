@@ -17,7 +17,7 @@ for (const { name, texts } of spellings)
   test(`equal selectors are one object: ${name}`, () =>
     expect(new Set(texts.map((text) => ParsedSelector.parse(text))).size).toBe(1));
 
-test("a double negation through parentheses is another selector, with another ID", () => {
+test("a double negation with parentheses is a different selector, with a different ID", () => {
   const [plain, twice] = [ParsedSelector.parse("has(a)"), ParsedSelector.parse("!(!has(a))")];
   expect(twice).not.toBe(plain);
   expect(twice).not.toEqual(plain);
@@ -26,7 +26,7 @@ test("a double negation through parentheses is another selector, with another ID
   expect(twice.id).not.toBe(plain.id);
 });
 
-test("law: the text parses to the same object, and the canonical text is Calico's", () =>
+test("property: the text parses to the same object, and the canonical text equals Calico's", () =>
   fc.assert(
     fc.property(anyTree({ hasDoubleNegations: true }), (tree) => {
       const selector = ParsedSelector.of(tree);
@@ -38,14 +38,14 @@ test("law: the text parses to the same object, and the canonical text is Calico'
     }),
   ));
 
-test("law: cancelling double negations is what printing and parsing does", () =>
+test("property: printing and parsing cancels double negations", () =>
   fc.assert(
     fc.property(anyTree({ hasDoubleNegations: true }), (tree) => {
       expect(cancelDoubleNegations(tree)).toEqual(parseSelector(printSelector(tree)));
     }),
   ));
 
-test("a label that is too long with its prefix is rejected, as the text would be", () => {
+test("a label that is too long with its prefix is rejected, like the text", () => {
   const selector = parseSelector(`has(${"a".repeat(510)})`);
   expect(prefixLabels(selector, "p.")).toBeDefined();
   expect(() => prefixLabels(selector, "pcns.")).toThrow(SelectorError);

@@ -1,6 +1,6 @@
-// A selector as the program keeps it: parsed once where it enters (by an update processor or by the decoder of Typha's
-// protocol), and text again only where it leaves. Equal selectors are one object, however many policies contain them, so
-// they are compared with `===` and are keys of a Map.
+// Represents a selector in memory. It is parsed once where it enters the program (by an update processor, a reader or the
+// decoder of Typha's protocol), and printed only where it leaves. Equal selectors are one object, so they are compared
+// with `===` and used as keys of a Map.
 import type { Selector } from "./ast.ts";
 import { compileSelector, type Matcher } from "./compile.ts";
 import { SelectorError } from "./lex.ts";
@@ -14,11 +14,11 @@ export class ParsedSelector {
    */
   static readonly #inUse = new Map<string, WeakRef<ParsedSelector>>();
   static readonly #cleanup = new FinalizationRegistry<string>((text) => {
-    // The same text may have been parsed again since its object was collected.
+    // The same text may have been parsed again since its object was garbage-collected.
     if (ParsedSelector.#inUse.get(text)?.deref() === undefined) ParsedSelector.#inUse.delete(text);
   });
 
-  /** Parses to the same tree again. As the only enumerable property, it decides about deep equality. */
+  /** Text that parses to the same tree. It is the only enumerable property, so it determines deep equality. */
   readonly text: string;
   readonly #tree: Selector;
   #id: string | undefined;
@@ -29,9 +29,13 @@ export class ParsedSelector {
     this.#tree = tree;
   }
 
-  /** Blank text selects everything. Throws `SelectorError`, which says where and what was wanted. */
+  /**
+   * Parses a selector. Blank text selects everything.
+   * @throws SelectorError with the position and the expected token
+   */
   static parse(text: string): ParsedSelector {
-    // Other spellings are not stored: each would stay as long as the selector, and a selector has any number of them.
+    // Only the canonical spelling is stored in the table. A selector has an unlimited number of other spellings, and each
+    // would be kept as long as the selector.
     return ParsedSelector.#inUse.get(text)?.deref() ?? ParsedSelector.of(parseSelector(text));
   }
 
@@ -45,7 +49,7 @@ export class ParsedSelector {
     }
   }
 
-  /** Throws `SelectorError` if the tree contains a value that no text can express. */
+  /** @throws SelectorError if the tree contains a value that cannot be quoted */
   static of(tree: Selector): ParsedSelector {
     const text = writeSelector(tree);
     const known = ParsedSelector.#inUse.get(text)?.deref();
@@ -60,7 +64,7 @@ export class ParsedSelector {
     return this.#tree;
   }
 
-  /** Calico's text of the selector, from which Calico derives names. It may parse to another tree: `!!a` is `a`. */
+  /** The canonical text of Calico, from which names are derived. It may parse to another tree: `!!a` is `a`. */
   get canonical(): string {
     return this.text.includes("!(!") ? printSelector(this.#tree) : this.text;
   }
@@ -70,12 +74,12 @@ export class ParsedSelector {
     return (this.#id ??= uniqueId("s", this.canonical));
   }
 
-  /** Compiled at the first use: of the policies of a large cluster, a node compares few with its endpoints. */
+  /** Compiled at the first use, because a node of a large cluster uses only some selectors for matching. */
   get matcher(): Matcher {
     return (this.#matcher ??= compileSelector(this.#tree));
   }
 
-  /** In JSON, as in the datastore and in Typha's protocol, a selector is its text. */
+  /** The JSON form is the text, as in the datastore and in Typha's protocol. */
   toJSON(): string {
     return this.text;
   }

@@ -1,4 +1,4 @@
-// The canonical text of a selector (equal selectors print alike) and the names made of it.
+// Prints the canonical text of selectors, and derives the names of IP sets and chains from it.
 import { foldSelector, type Selector, type SelectorFold, type SelectorLeaf } from "./ast.ts";
 import { SelectorError } from "./lex.ts";
 
@@ -14,7 +14,7 @@ const OPERATOR_TEXT = {
 
 export const printSelector = (selector: Selector): string => print(selector, (operand) => `!${operand}`);
 
-/** Text that reads as this very selector again: in the canonical one a double negation would cancel out. */
+/** Prints text that parses to exactly this tree. In the canonical text, a double negation would cancel out. */
 export const writeSelector = (selector: Selector): string =>
   print(selector, (operand, node) => (node.operand.kind === "not" ? `!(${operand})` : `!${operand}`));
 
@@ -23,7 +23,7 @@ function print(selector: Selector, not: SelectorFold<string>["not"]): string {
     leaf: printLeaf,
     not,
     list: (kind, operands) => {
-      // Ropes, joined once at the end: `join` would copy deep nests again at every level.
+      // The engine concatenates with `+=` lazily (ropes). `join` would copy the operands at every level of nesting.
       let text = "(";
       for (const [i, operand] of operands.entries()) {
         if (i > 0) text += kind === "and" ? " && " : " || ";
@@ -50,23 +50,23 @@ function printLeaf(leaf: SelectorLeaf): string {
 }
 
 /**
- * A value holds at most one sort of quotes: the language has no escapes. Values that were not parsed (names of accounts
- * and namespaces) may hold both, and would be read as something else.
+ * Parsed values contain at most one kind of quote, because the language has no escapes. Other values (names of service
+ * accounts and namespaces) may contain both, and cannot be printed.
  */
 function quoteValue(value: string): string {
   if (value.includes('"') && value.includes("'"))
-    throw new SelectorError(value, 0, "a value with both sorts of quotes cannot be selected");
+    throw new SelectorError(value, 0, "a value that contains both kinds of quotes cannot be used in a selector");
   return value.includes('"') ? `'${value}'` : `"${value}"`;
 }
 
-/** `prefix:` and the SHA-224 of `prefix:content`, base64url. Also names the sets of named ports and services. */
+/** Returns `prefix:` and the base64url SHA-224 of `prefix:content`. Sets of named ports and services are named so too. */
 export function uniqueId(prefix: string, content: string): string {
   return `${prefix}:${new Bun.CryptoHasher("sha224").update(`${prefix}:${content}`).digest("base64url")}`;
 }
 
 /**
- * `prefix` + `suffix` when that fits in `maxLength`, else `prefix_` and as much of the suffix's SHA-256 as does.
- * A suffix that begins with `_` and just fits is hashed too, so that it cannot pass for a hash.
+ * Returns `prefix` + `suffix` if that has at most `maxLength` characters, otherwise `prefix_` and as much of the SHA-256 of
+ * the suffix as fits. A suffix of the maximum length that begins with `_` is hashed too, so that it cannot equal a hash.
  */
 export function lengthLimitedId(prefix: string, suffix: string, maxLength: number): string {
   const tail = suffix === "" ? "_" : suffix;
@@ -75,7 +75,7 @@ export function lengthLimitedId(prefix: string, suffix: string, maxLength: numbe
   return hashedId(prefix, tail, maxLength);
 }
 
-/** `prefix_` and as much of the suffix's SHA-256 as fits. */
+/** Returns `prefix_` and as much of the SHA-256 of the suffix as fits. */
 export function hashedId(prefix: string, suffix: string, maxLength: number): string {
   return `${prefix}_${new Bun.CryptoHasher("sha256").update(suffix).digest("base64url")}`.slice(0, maxLength);
 }

@@ -1,13 +1,13 @@
-// What a label set must look like for a selector to have a chance: hints for an index, sound but not complete. Whatever
-// a selector matches obeys its restrictions; not all that obeys them matches.
+// Computes conditions on single labels that are necessary for a selector to match. An index uses them to find candidates.
+// They are not sufficient: labels that meet all conditions may still not match.
 import { compareText, foldSelector, type Selector, type SelectorLeaf } from "./ast.ts";
 
 export interface LabelRestriction {
   readonly presence: "present" | "absent";
-  /** The label has one of these, sorted. An empty list: nothing can match. Only with `present`. */
+  /** The label has one of these values, which are sorted; an empty list never matches. Set only with `present`. */
   readonly values?: readonly string[];
 }
-/** By label. Labels not named are free. */
+/** By label. Other labels are not restricted. */
 export type LabelRestrictions = ReadonlyMap<string, LabelRestriction>;
 
 const NONE: LabelRestrictions = new Map();
@@ -37,7 +37,7 @@ function restrictionsOfLeaf(leaf: SelectorLeaf): LabelRestrictions {
   }
 }
 
-/** Adds to the largest operand, which nobody else uses: copying it at every level of a deep nest would be quadratic. */
+/** Modifies the largest operand, which is not used elsewhere. Copying it at every level of nesting would be quadratic. */
 function allOf(operands: readonly LabelRestrictions[]): LabelRestrictions {
   const largest = operands.reduce((a, b) => (b.size > a.size ? b : a), NONE);
   const merged = largest === NONE ? new Map<string, LabelRestriction>() : (largest as Map<string, LabelRestriction>);
@@ -74,17 +74,17 @@ function anyOf(operands: readonly LabelRestrictions[]): LabelRestrictions {
   return kept;
 }
 
-/** More alternatives than that are not listed: a deep nest of them would be copied at every level. */
-const MOST_VALUES = 200;
+/** Larger sets of values are dropped, because they would be copied at every level of nesting. */
+const MAX_VALUES = 200;
 
-/** All of one presence. */
+/** @param restrictions all with the same `presence` */
 function either(restrictions: readonly LabelRestriction[]): LabelRestriction {
   const presence = restrictions[0]?.presence ?? "present";
   const values = new Set<string>();
   for (const restriction of restrictions) {
     if (restriction.values === undefined) return { presence };
     for (const value of restriction.values) values.add(value);
-    if (values.size > MOST_VALUES) return { presence };
+    if (values.size > MAX_VALUES) return { presence };
   }
   return { presence, values: [...values].sort(compareText) };
 }

@@ -44,16 +44,16 @@ describe("DM-047 selector lexer", () => {
     ["a == ' x\ny '", 'a == " x\ny "'],
     ["a == ''", 'a == ""'],
   ] as const;
-  for (const [text, want] of same) test(`reads ${JSON.stringify(text)}`, () => expect(canonical(text)).toBe(want));
+  for (const [text, want] of same) test(`parses ${JSON.stringify(text)}`, () => expect(canonical(text)).toBe(want));
 
   for (const label of ["in", "not", "contains", "starts", "ends", "with", "has", "all", "global", "9", "-./_"])
-    test(`a label may be called ${label}`, () => {
+    test(`a label may have the name ${label}`, () => {
       expect(canonical(`${label} == 'v'`)).toBe(`${label} == "v"`);
       expect(canonical(`${label} in {'v'}`)).toBe(`${label} in {"v"}`);
       expect(canonical(`has(${label})`)).toBe(`has(${label})`);
     });
 
-  test("512 characters of label pass, 513 do not", () => {
+  test("a label may have 512 characters, but not 513", () => {
     expect(canonical(`has(${"a".repeat(512)})`)).toBe(`has(${"a".repeat(512)})`);
     expect(faultOf(`has(${"a".repeat(513)})`).reason).toContain("label too long");
     expect(faultOf(`${"a".repeat(513)} == 'b'`).reason).toContain("label too long");
@@ -93,7 +93,7 @@ describe("DM-047 selector lexer", () => {
     ["has(a)\n", 6, 'unexpected "\\n"'],
   ] as const;
   for (const [text, position, reason] of faults)
-    test(`refuses ${JSON.stringify(text)} saying where and why`, () => {
+    test(`rejects ${JSON.stringify(text)} with position and reason`, () => {
       const fault = faultOf(text);
       expect({ position: fault.position, reason: fault.reason }).toEqual({
         position,
@@ -102,7 +102,7 @@ describe("DM-047 selector lexer", () => {
       expect(fault.message).toContain(`at character ${position + 1}`);
     });
 
-  test("a fault in a long selector shows its surroundings only", () => {
+  test("the error for a long selector quotes only the text around the position", () => {
     const fault = faultOf(`${"has(a) && ".repeat(1000)}b ! ${"has(a) && ".repeat(1000)}`);
     expect(fault.message.length).toBeLessThan(250);
     expect(fault.message).toContain("b ! has(a)");
@@ -154,7 +154,7 @@ describe("DM-048 operators and precedence", () => {
     test(`${JSON.stringify(text)} is ${want}`, () => expect(matchesSelector(parseSelector(text), labels)).toBe(want));
 });
 
-test("DM-049 global() parses, prints and is true of all labels", () => {
+test("DM-049 global() parses, is printed, and matches all labels", () => {
   const selector = parseSelector("!has(a) && global( )");
   expect(printSelector(selector)).toBe("(!has(a) && global())");
   expect(matchesSelector(parseSelector("global()"), {})).toBe(true);
@@ -184,7 +184,7 @@ describe("DM-050 canonical form", () => {
     });
 });
 
-test("DM-050 a double negation through parentheses keeps both, as the original's names of sets have it", () => {
+test("DM-050 a double negation with parentheses is kept, because Calico's names of IP sets depend on it", () => {
   expect(canonical("!(!has(a))")).toBe("!!has(a)");
   expect(canonical("!((!has(a)))")).toBe("!!has(a)");
   expect(ParsedSelector.parse("!(!has(a))").id).not.toBe(ParsedSelector.parse("has(a)").id);
@@ -197,7 +197,7 @@ test("DM-051 the unique id is the SHA-224 of the canonical text", () => {
   expect(uniqueId("svc", "default/nginx")).toBe("svc:RETMWMZ3VCy3Kifv2Qin5MvOA9hFePnt82nebg");
 });
 
-test("DM-052 the length-limited id keeps short names and hashes what could be mistaken", () => {
+test("DM-052 the length-limited ID keeps short names, and hashes names that could equal a hash", () => {
   expect(lengthLimitedId("felix", "1234", 13)).toBe("felix1234");
   expect(lengthLimitedId("felix", "12345678", 13)).toBe("felix12345678");
   expect(lengthLimitedId("felix", "12345678910", 13)).toBe("felix_Y2QCZIS");
@@ -237,7 +237,7 @@ describe("DM-053 label restrictions", () => {
     test(text, () => expect(Object.fromEntries(labelRestrictions(parseSelector(text)))).toEqual(want));
 });
 
-test("prefixing reaches every label name and nothing else", () => {
+test("prefixLabels changes all label names and nothing else", () => {
   const prefixed = prefixLabels(parseSelector("a == 'a' && (has(b) || !c in {'c'}) && all()"), "pcns.");
   expect(printSelector(prefixed)).toBe('(pcns.a == "a" && (has(pcns.b) || !pcns.c in {"c"}) && all())');
 });
@@ -250,7 +250,7 @@ describe("ten thousand terms", () => {
     nested: `${wide.map((term) => `${term} || !(has(a) && `).join("")}has(b)${")".repeat(10_000)}`,
   };
   for (const [name, text] of Object.entries(shapes))
-    test(`${name} parse, print, match and restrict`, () => {
+    test(`${name} can be parsed, printed, matched and restricted`, () => {
       const selector = parseSelector(text);
       const printed = printSelector(selector);
       expect(printSelector(parseSelector(printed))).toBe(printed);
@@ -261,11 +261,11 @@ describe("ten thousand terms", () => {
     });
 });
 
-// --- laws ----------------------------------------------------------------------------------------------------------
-const anySelector = anyTree({ hasDoubleNegations: false }); // in canonical text they cancel out
+// --- properties ----------------------------------------------------------------------------------------------------
+const anySelector = anyTree({ hasDoubleNegations: false }); // they cancel out in the canonical text
 const anyLabels = fc.dictionary(anyLabel, anyValue, { maxKeys: 4 });
 
-test("law: printing inverts parsing, and the canonical form is stable", () =>
+test("property: parsing inverts printing, and the canonical form is stable", () =>
   fc.assert(
     fc.property(anySelector, (selector) => {
       const text = printSelector(selector);
@@ -274,7 +274,7 @@ test("law: printing inverts parsing, and the canonical form is stable", () =>
     }),
   ));
 
-test("law: the compiled selector agrees with the naive interpreter", () =>
+test("property: the compiled selector agrees with the naive interpreter", () =>
   fc.assert(
     fc.property(anySelector, anyLabels, (selector, labels) => {
       expect(compileSelector(selector)(lookupIn(labels))).toBe(
@@ -284,7 +284,7 @@ test("law: the compiled selector agrees with the naive interpreter", () =>
     { numRuns: 500 },
   ));
 
-test("law: whatever matches obeys the restrictions", () =>
+test("property: labels that match meet the restrictions", () =>
   fc.assert(
     fc.property(anySelector, anyLabels, (selector, labels) => {
       if (!matchesSelector(selector, labels)) return;
@@ -297,7 +297,7 @@ test("law: whatever matches obeys the restrictions", () =>
     { numRuns: 500 },
   ));
 
-test("any text parses or is refused with a position inside it", () =>
+test("any text parses, or is rejected with a position inside the text", () =>
   fc.assert(
     fc.property(
       fc.array(

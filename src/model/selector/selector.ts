@@ -1,5 +1,5 @@
-// The selector language: `role == "db" && !has(test)`. A selector that is kept is a `ParsedSelector`; a `Selector` is its
-// tree, to be composed, printed, compiled, or searched for the labels that it restricts.
+// Exports the selector language: `role == "db" && !has(test)`. Programs store a selector as a `ParsedSelector`. A
+// `Selector` is its syntax tree, which can be combined, printed, compiled, or searched for label restrictions.
 export {
   ALL_SELECTOR,
   conjunction,

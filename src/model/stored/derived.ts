@@ -1,5 +1,6 @@
-// What a syncer gives its consumers: endpoints, policies, profiles, pools and sets in the form calculations need,
-// made from v3 resources by the update processors. Selectors are parsed, families already told apart.
+// Defines the values that a syncer emits: endpoints, policies, profiles, pools and network sets in the form that the
+// calculation graph uses. The update processors convert v3 resources to them; they parse selectors and separate
+// addresses by IP version. It also defines the stored IPAM and status values.
 import type { Cidr, IpAddress, IpVersion } from "../../lib/ip/ip.ts";
 import type {
   BgpGlobalConfigKey,
@@ -34,26 +35,26 @@ import type { ParsedSelector } from "../selector/parsed-selector.ts";
 
 /** `tcp`, `udp`, `icmp`, `icmpv6`, `sctp`, `udplite` or a number 1–255. */
 export type RuleProtocol = string | number;
-/** A single port is a range of one; a name stands alone. */
+/** A range of port numbers, which contains one number for a single port; or the name of a port. */
 export type RulePort = { readonly min: number; readonly max: number } | { readonly name: string };
 
 export interface RuleSide {
   readonly nets?: readonly Cidr[];
   readonly notNets?: readonly Cidr[];
-  /** Namespace and service-account parts already joined in. */
+  /** Combines the rule's selector, namespaceSelector and serviceAccounts. */
   readonly selector?: ParsedSelector;
   readonly notSelector?: ParsedSelector;
   readonly ports?: readonly RulePort[];
   readonly notPorts?: readonly RulePort[];
   readonly service?: { readonly name: string; readonly namespace: string };
-  /** As the user wrote them. */
+  /** The fields as written by the user. */
   readonly original?: {
     readonly selector?: string;
     readonly namespaceSelector?: string;
     readonly notSelector?: string;
     readonly serviceAccountNames?: readonly string[];
     readonly serviceAccountSelector?: string;
-    /** Without the namespace when the policy's own was meant. */
+    /** Without a namespace if the user gave none, which selects the policy's own namespace. */
     readonly service?: { readonly name: string; readonly namespace?: string };
   };
 }
@@ -77,7 +78,7 @@ export interface Rule {
 export interface Policy {
   readonly namespace?: string;
   readonly tier: string;
-  /** Absent = after all others. */
+  /** Absent = evaluated last. */
   readonly order?: number;
   readonly inboundRules: readonly Rule[];
   readonly outboundRules: readonly Rule[];
@@ -97,7 +98,7 @@ export interface ProfileRules {
 }
 
 export interface Tier {
-  /** Absent = last. */
+  /** Absent = evaluated last. */
   readonly order?: number;
   readonly defaultAction: "Deny" | "Pass";
 }
@@ -131,7 +132,7 @@ export interface QosControls {
 
 export interface WorkloadEndpoint {
   readonly state: string;
-  /** The host side's interface. */
+  /** The interface on the host. */
   readonly name: string;
   readonly activeInstanceId?: string;
   readonly mac?: string;
@@ -151,7 +152,7 @@ export interface WorkloadEndpoint {
 }
 
 export interface HostEndpoint {
-  /** Interface name, `*`, or empty when chosen by expected address. */
+  /** An interface name, `*` for all interfaces, or empty if the interface is found by its expected addresses. */
   readonly name: string;
   readonly expectedIpv4Addrs: readonly IpAddress[];
   readonly expectedIpv6Addrs: readonly IpAddress[];
@@ -171,7 +172,7 @@ export interface Pool {
   readonly disableBgpExport: boolean;
   readonly assignmentMode: "Automatic" | "Manual";
   readonly allowedUses: readonly string[];
-  /** For the tunnel allocator only: to others a changed selector is no change. */
+  /** Set only for the allocator of tunnel addresses, so that other consumers receive no update if it changes. */
   readonly nodeSelector?: string;
 }
 
@@ -195,15 +196,15 @@ export interface AllocationAttributes {
   readonly alternateOwnerAttributes?: Labels;
   readonly releasedAt?: string;
 }
-/** A block of addresses. Sequence numbers are 64-bit: bigint in memory, digits in JSON. */
+/** A block of addresses. Sequence numbers have 64 bits: they are a bigint in memory and a number in JSON. */
 export interface Block {
   readonly cidr: Cidr;
   /** `host:<name>` or `virtual:<name>`. */
   readonly affinity?: string;
   readonly affinityClaimTime?: string;
-  /** By ordinal: index into attributes, or null when free. */
+  /** By ordinal: index into attributes, or null if the address is free. */
   readonly allocations: readonly (number | null)[];
-  /** Free ordinals, first to be given first. */
+  /** Free ordinals, in the order in which they will be assigned. */
   readonly unallocated: readonly number[];
   readonly attributes: readonly AllocationAttributes[];
   readonly sequenceNumber: bigint;
@@ -237,7 +238,7 @@ export interface EndpointStatus {
   readonly status: "up" | "down" | "error";
 }
 
-/** The value that stands under a key. */
+/** The type of the value stored or emitted under a key. */
 export type ValueOf<K extends Key> = K extends ResourceKey
   ? Resource
   : K extends BlockKey

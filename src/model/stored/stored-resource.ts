@@ -1,5 +1,6 @@
-// A v3 resource as it stands in etcd: the whole object as JSON, without the revision, which the datastore keeps itself.
-// Policies of the tiered kinds also carry the user's name for them in an annotation that readers take away again.
+// Encodes and decodes v3 resources as stored in etcd and SQLite: the whole object as JSON, without the revision, which
+// the datastore keeps itself. Stored policies of tiered kinds also have an annotation with the name that the user gave
+// them; decoding removes it.
 import {
   isJsonObject,
   type Json,
@@ -12,7 +13,7 @@ import { isTieredKind, METADATA_ANNOTATION, policyNameAnnotation, userPolicyName
 import { API_VERSION, type Labels, type Metadata, type Resource } from "../resource.ts";
 import { UnreadableValue } from "./unreadable-value.ts";
 
-/** In the order the field's programs write them. */
+/** In the order in which Calico writes them. */
 const METADATA_FIELDS = [
   "name",
   "generateName",
@@ -42,13 +43,13 @@ export function encodeResource(resource: Resource): string {
 const isEmptyMap = (value: unknown): boolean =>
   typeof value === "object" && value !== null && Object.keys(value).length === 0;
 
-/** The object as stored, but with the names that the key says; its spec is judged by the kind's schema, elsewhere. */
+/** Returns the stored object, with name and namespace from the key. The caller validates the spec. */
 export function decodeResource(key: ResourceKey, json: JsonObject): Resource {
   const { kind, apiVersion } = json;
   const metadata = json["metadata"] ?? {};
   const spec = json["spec"] ?? {};
   if (kind !== undefined && kind !== key.kind)
-    throw new UnreadableValue(`kind: ${describeJson(kind)} under ${key.kind}`);
+    throw new UnreadableValue(`kind: want ${key.kind}, not ${describeJson(kind)}`);
   if (!isJsonObject(metadata)) throw new UnreadableValue("metadata: want an object");
   if (!isJsonObject(spec)) throw new UnreadableValue("spec: want an object");
   return {
@@ -80,7 +81,7 @@ function decodeMetadata(key: ResourceKey, metadata: JsonObject, spec: Json): Met
   return decoded as unknown as Metadata;
 }
 
-/** A field of the wrong type counts as absent: a policy must not vanish because of its creation time. */
+/** A field of the wrong type counts as absent: an invalid creation time must not make a policy unreadable. */
 function hasType(field: (typeof METADATA_FIELDS)[number], value: Json | undefined): boolean {
   switch (field) {
     case "labels":

@@ -17,7 +17,7 @@ describe("DM-082 IPAM v2 values", () => {
     '"unallocated":[1,2,3],"attributes":[{"handle_id":"net1.c0","secondary":{"node":"n1"}}],' +
     '"sequenceNumber":17446744073709551615,"sequenceNumberForAllocation":{"0":17446744073709551614},"deleted":false}';
 
-  test("a block comes back byte by byte, its 64-bit numbers whole", () => {
+  test("a decoded block is encoded to the same bytes, with exact 64-bit numbers", () => {
     const block = decodeValue(blockKey, blockText);
     expect(block).toEqual({
       cidr,
@@ -33,30 +33,30 @@ describe("DM-082 IPAM v2 values", () => {
     expect(encodeValue(blockKey, block)).toBe(blockText);
   });
 
-  test("no affinity and no handle are written as null", () => {
+  test("a missing affinity or handle is written as null", () => {
     const text =
       '{"cidr":"10.65.0.0/30","affinity":null,"allocations":[0,null,null,null],"unallocated":[1,2,3],' +
       '"attributes":[{"handle_id":null,"secondary":null}],"sequenceNumber":3,"sequenceNumberForAllocation":{},"deleted":false}';
     expect(encodeValue(blockKey, decodeValue(blockKey, text))).toBe(text);
   });
 
-  test("an old block's hostAffinity is its affinity", () =>
+  test("the hostAffinity of an old block is read as its affinity", () =>
     expect(decodeValue(blockKey, '{"cidr":"10.65.0.0/30","hostAffinity":"n1"}').affinity).toBe("host:n1"));
 
-  test("affinities, an empty one too", () => {
+  test("affinities are encoded and decoded; an empty text is valid", () => {
     expect(decodeValue(affinityKey, "")).toEqual({ state: "", deleted: false });
     expect(decodeValue(affinityKey, '{"state":"confirmed"}')).toEqual({ state: "confirmed", deleted: false });
     expect(encodeValue(affinityKey, { state: "pending", deleted: false })).toBe('{"state":"pending","deleted":false}');
   });
 
-  test("handles know their own name", () => {
+  test("a handle's ID is taken from its key", () => {
     const key = { type: "ipamHandle", handleId: "h1" } as const;
     const text = '{"block":{"10.65.0.0/30":1},"deleted":false}';
     expect(decodeValue(key, text)).toEqual({ handleId: "h1", block: { "10.65.0.0/30": 1 }, deleted: false });
     expect(encodeValue(key, decodeValue(key, text))).toBe(text);
   });
 
-  test("the configuration leaves out what is false or zero", () => {
+  test("fields of the configuration that are false or zero are omitted", () => {
     const key = { type: "ipamConfig" } as const;
     expect(encodeValue(key, { strictAffinity: false, autoAllocateBlocks: true, maxBlocksPerHost: 0 })).toBe(
       '{"auto_allocate_blocks":true}',
@@ -80,12 +80,12 @@ test("DM-083 DM-084 status values", () => {
   expect(encodeValue(endpoint, decodeValue(endpoint, '{"status":"down"}'))).toBe('{"status":"down"}');
 });
 
-describe("DM-092 a policy's own name stands in an annotation, never seen by users", () => {
+describe("DM-092 a policy's name is stored in an annotation that users do not see", () => {
   const key = { type: "resource", kind: "GlobalNetworkPolicy", name: "t.deny" } as const;
   const stored =
     '{"kind":"GlobalNetworkPolicy","apiVersion":"projectcalico.org/v3","metadata":{"name":"t.deny","uid":"u","labels":{"a":"b"},' +
     '"annotations":{"projectcalico.org/metadata":"{\\"name\\":\\"t.deny\\"}"}},"spec":{"tier":"t","order":1}}';
-  test("written and taken away again", () => {
+  test("encoding adds the annotation, decoding removes it", () => {
     const policy = decodeValue(key, stored);
     expect(policy.metadata).toEqual({ name: "t.deny", uid: "u", labels: { a: "b" } });
     expect(encodeValue(key, policy)).toBe(stored);
@@ -109,7 +109,7 @@ describe("DM-092 a policy's own name stands in an annotation, never seen by user
       expect(decodeValue({ ...key, name }, JSON.stringify(object)).metadata.name).toBe(want));
 });
 
-test("DM-081 a resource is stored whole, without its revision", () => {
+test("DM-081 a resource is stored completely, except for its revision", () => {
   const key = { type: "resource", kind: "IPPool", name: "p" } as const;
   const text = encodeValue(key, {
     apiVersion: "projectcalico.org/v3",
@@ -124,9 +124,9 @@ test("DM-081 a resource is stored whole, without its revision", () => {
   expect(decodeValue(key, text).spec).toEqual({ cidr: "10.0.0.0/16", big: 9007199254740993n });
 });
 
-describe("a stored value that does not parse is refused with its field", () => {
+describe("a stored value that does not parse is rejected, naming the field", () => {
   const cases: readonly (readonly [StoredKey, string, string])[] = [
-    [blockKey, "", "no JSON"],
+    [blockKey, "", "not JSON"],
     [blockKey, "[]", "want a JSON object"],
     [blockKey, '{"cidr":"x"}', "cidr"],
     [blockKey, '{"cidr":"10.0.0.0/30","allocations":{}}', "allocations: want a list"],
@@ -138,7 +138,7 @@ describe("a stored value that does not parse is refused with its field", () => {
     [{ type: "hostEndpointStatus", host: "n1", endpoint: "h" }, "{}", "status"],
     [{ type: "resource", kind: "Node", name: "n1" }, '{"kind":"IPPool"}', "kind"],
     [{ type: "resource", kind: "Node", name: "n1" }, '{"metadata":{"labels":{"a":1}}}', "metadata.labels.a"],
-    [{ type: "resource", kind: "Node", name: "n1" }, '{"metadata"', "no JSON"],
+    [{ type: "resource", kind: "Node", name: "n1" }, '{"metadata"', "not JSON"],
   ];
   for (const [key, text, reason] of cases)
     test(`${key.type} ${text}`, () => {
@@ -149,23 +149,23 @@ describe("a stored value that does not parse is refused with its field", () => {
 
 // --- recordings --------------------------------------------------------------------------------------------------
 const recordings = join(import.meta.dir, "../../../../shared/golden");
-if (!existsSync(recordings)) console.log("stored values: the recordings are not beside the checkout, not compared");
+if (!existsSync(recordings)) console.log("stored values: no recordings next to the checkout, not compared");
 else
-  test("every recorded stored value decodes, and IPAM's and resources' encode to the same object", () => {
+  test("every recorded value decodes, and is encoded to the same object", () => {
     let compared = 0;
     for (const file of readdirSync(recordings, { recursive: true, encoding: "utf8" })) {
-      if (!/^(ipam|datamodel)\//.test(file)) continue; // the others hold given values too
+      if (!/^(ipam|datamodel)\//.test(file)) continue; // others also contain values that Calico did not store
       if (!file.endsWith(".json")) continue;
       for (const [path, value] of storedValues(JSON.parse(readFileSync(join(recordings, file), "utf8")))) {
         const key = parseStoredPath(path);
-        if (key === undefined) throw new Error(`${file}: ${path} is no key`);
+        if (key === undefined) throw new Error(`${file}: ${path} is not a key`);
         const normal = JSON.stringify(value).replaceAll(/"SEQ\+(\d+)"/g, "1784674407370955$1");
         if (key.type === "resource" && JSON.parse(normal).kind === undefined) continue;
         const again = JSON.parse(encodeValue(key, decodeValue(key, normal) as never)) as {
           metadata?: { name?: string };
         };
         const want = JSON.parse(normal) as { metadata?: { name?: string; annotations?: object } };
-        if (key.type === "resource" && want.metadata?.name?.startsWith("default.")) continue; // renamed on purpose
+        if (key.type === "resource" && want.metadata?.name?.startsWith("default.")) continue; // userPolicyName renames it
         delete want.metadata?.annotations;
         delete (again.metadata as { annotations?: object } | undefined)?.annotations;
         expect({ path, value: again }).toEqual({ path, value: want } as never);

@@ -1,5 +1,5 @@
-// Between values in memory and the JSON that stands in etcd and SQLite. Field names and order are those of the field's
-// other programs, which share the datastore. 64-bit numbers survive.
+// Encodes values as the JSON stored in etcd and SQLite, and decodes it. Names and order of the fields are those of
+// Calico, which may share the datastore. 64-bit numbers keep their precision.
 import { type Cidr, parseCidr } from "../../lib/ip/ip.ts";
 import {
   isJsonObject,
@@ -20,7 +20,7 @@ export function encodeValue<K extends StoredKey>(key: K, value: ValueOf<K>): str
   return encode(key, value);
 }
 
-/** Throws `UnreadableValue`. */
+/** @throws UnreadableValue if the text is not a valid value for the key */
 export function decodeValue<K extends StoredKey>(key: K, text: string): ValueOf<K> {
   return decode(key, text) as ValueOf<K>;
 }
@@ -73,7 +73,7 @@ function decode(key: StoredKey, text: string): unknown {
       const json = text === "" ? {} : objectOf(text);
       const state = textOf(json, "state") ?? "";
       if (!["", "pending", "confirmed", "pendingDeletion"].includes(state))
-        throw new UnreadableValue(`state: ${JSON.stringify(state)} is none of pending, confirmed, pendingDeletion`);
+        throw new UnreadableValue(`state: ${JSON.stringify(state)} is not one of pending, confirmed, pendingDeletion`);
       return { state, deleted: flagOf(json, "deleted") };
     }
     case "ipamHandle": {
@@ -97,7 +97,7 @@ function decode(key: StoredKey, text: string): unknown {
     case "hostEndpointStatus": {
       const status = textOf(objectOf(text), "status") ?? "";
       if (!["up", "down", "error"].includes(status))
-        throw new UnreadableValue(`status: ${JSON.stringify(status)} is none of up, down, error`);
+        throw new UnreadableValue(`status: ${JSON.stringify(status)} is not one of up, down, error`);
       return { status };
     }
     default:
@@ -141,8 +141,8 @@ function encodeBlock(block: Block): string {
 }
 
 /**
- * A block's 64-bit numbers as texts, so that plain JSON.parse keeps them: 40 instead of 130 µs for a full block. Inside
- * a string the quotes of these keys would be escaped, so only keys are met.
+ * Puts a block's 64-bit numbers in quotes, so that JSON.parse keeps their precision: this takes 40 µs for a full block
+ * instead of 130 µs with the lossless parser. Inside a string the quotes would be escaped, so the patterns match only keys.
  */
 function withQuotedSequences(text: string): string {
   const quoted = text.replace(/("sequenceNumber":\s*)(\d{16,})(?=\s*[,}])/, '$1"$2"');
@@ -153,7 +153,7 @@ function withQuotedSequences(text: string): string {
 }
 
 function decodeBlock(json: JsonObject): Block {
-  const host = textOf(json, "hostAffinity"); // how it was written before affinities had a type
+  const host = textOf(json, "hostAffinity"); // written by old versions, in which affinities had no type
   const affinity = textOf(json, "affinity") ?? (host === undefined ? undefined : `host:${host}`);
   const affinityClaimTime = textOf(json, "affinity_claim_time");
   const sequences: Record<string, bigint> = {};
@@ -191,7 +191,7 @@ function objectOf(text: string, parse: (text: string) => Json = parseLosslessJso
   try {
     json = parse(text);
   } catch (cause) {
-    throw new UnreadableValue(`no JSON: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
+    throw new UnreadableValue(`not JSON: ${cause instanceof Error ? cause.message : String(cause)}`, { cause });
   }
   if (!isJsonObject(json)) throw new UnreadableValue("want a JSON object");
   return json;

@@ -1,4 +1,4 @@
-/** A stored text that is not what its key promises: says which field and what was wanted. */
+/** The stored text is not a valid value for its key. The message names the field and the expected value. */
 export class UnreadableValue extends Error {
   override readonly name = "UnreadableValue";
 }

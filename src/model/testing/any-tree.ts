@@ -1,4 +1,4 @@
-// Random selectors, for property tests.
+// Generates random selectors for property tests.
 import fc from "fast-check";
 import { negate, type Selector, type SelectorLeaf } from "../selector/selector.ts";
 
@@ -24,7 +24,7 @@ const leaf: fc.Arbitrary<SelectorLeaf> = fc.oneof(
   }),
 );
 
-/** @param options.hasDoubleNegations whether a `not` may stand directly inside a `not` */
+/** @param options.hasDoubleNegations whether the operand of a `not` may be another `not` */
 export function anyTree(options: { readonly hasDoubleNegations: boolean }): fc.Arbitrary<Selector> {
   return fc.letrec<{ tree: Selector }>((tie) => ({
     tree: fc.oneof(

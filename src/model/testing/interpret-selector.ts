@@ -1,7 +1,7 @@
-// What compiled selectors are held against: the law tests for their meaning, the benchmark for their speed.
+// Evaluates selectors naively. Property tests compare the results of compiled selectors with it, a benchmark their speed.
 import type { LabelTest, Selector } from "../selector/selector.ts";
 
-/** The meaning of the language, spelled out and slow. */
+/** Whether the selector matches the labels. */
 export function interpretSelector(s: Selector, labels: ReadonlyMap<string, string>): boolean {
   const test = (s: LabelTest): boolean => {
     const value = labels.get(s.label);

@@ -1,10 +1,10 @@
-// Reads a resource from a few fields and lists what could not be read.
+// Builds stored resources from a few fields, and collects the problems that a reader reports.
 import type { WrongShape } from "../../lib/encoding/json-reader.ts";
 import type { KindName } from "../kinds.ts";
 import type { OnUnreadable } from "../readers/unreadable.ts";
 import { API_VERSION, type Metadata, type Resource } from "../resource.ts";
 
-/** What is stored; all of it may be of any type. */
+/** Parts of a stored resource; any of them may have a wrong type. */
 export interface Stored {
   readonly metadata?: Partial<Metadata>;
   readonly spec?: unknown;

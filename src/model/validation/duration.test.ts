@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { formatDuration, parseDuration } from "./duration.ts";
 
-test("durations are read in any spelling and written in one", () => {
+test("formatDuration prints any accepted spelling in the canonical form", () => {
   const cases = [
     ["90s", "1m30s"],
     ["1500ms", "1.5s"],

@@ -1,5 +1,5 @@
-// Durations as Go writes them: `90s` is read, `1m30s` is written. Nanoseconds in between, exact for whole
-// milliseconds up to thousands of years.
+// Parses and formats durations as in Go: parses `90s`, formats it as `1m30s`. In memory they are numbers of nanoseconds,
+// which are exact for whole milliseconds up to thousands of years.
 
 const UNIT_NS: Readonly<Record<string, number>> = {
   ns: 1,
@@ -13,7 +13,7 @@ const UNIT_NS: Readonly<Record<string, number>> = {
 };
 const PART = /(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)/gy;
 
-/** Nanoseconds, or undefined when the text is no duration. */
+/** Returns nanoseconds, or undefined if the text is not a duration. */
 export function parseDuration(text: string): number | undefined {
   const sign = text.startsWith("-") ? -1 : 1;
   const body = /^[-+]/.test(text) ? text.slice(1) : text;
@@ -32,7 +32,7 @@ export const durationMs = (text: string): number | undefined => {
   return ns === undefined ? undefined : ns / 1e6;
 };
 
-/** The shortest usual form: `1h0m0s`, `1.5s`, `100ms`, `0s`. */
+/** Formats nanoseconds as in Go: `1h0m0s`, `1.5s`, `100ms`, `0s`. */
 export function formatDuration(ns: number): string {
   if (ns === 0) return "0s";
   const sign = ns < 0 ? "-" : "";

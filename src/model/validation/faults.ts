@@ -1,4 +1,4 @@
-// What is wrong with a resource, field by field: where, what stands there, what is wanted.
+// Describes invalid fields of a resource: the path of the field, its value, and the values that are valid.
 import { describeJson } from "../../lib/encoding/lossless-json.ts";
 import { nearest } from "../../lib/nearest-name.ts";
 import { shorten } from "../../lib/shorten.ts";
@@ -7,13 +7,14 @@ export interface FieldFault {
   /** Path from the resource's top: `spec.ingress[0].source.nets[1]`. */
   readonly field: string;
   readonly value?: unknown;
-  /** What is wanted, for people. */
+  /** Describes valid values, in words. */
   readonly reason: string;
 }
 
-/** Collects faults under a path. Keys are joined by dots, indices stand in brackets. */
+/** Records a fault. A path given as a list is converted with `fieldPath`. */
 export type Report = (path: readonly (string | number)[] | string, value: unknown, reason: string) => void;
 
+/** Joins keys with dots and puts indices in brackets: `spec.ingress[0].action`. */
 export function fieldPath(path: readonly PropertyKey[]): string {
   let text = "";
   for (const part of path)
@@ -21,21 +22,22 @@ export function fieldPath(path: readonly PropertyKey[]): string {
   return text;
 }
 
-/** A value as it reads best in one line: line breaks and what else a terminal would obey are written out. */
+/** Returns a value as one short line, with line breaks and other control characters escaped. */
 export function describeValue(value: unknown): string {
   const isText = typeof value === "string" || (typeof value === "number" && !Number.isFinite(value));
   const text = isText ? String(value) : describeJson(value);
-  return inOneLine(shorten(text));
+  return escapeControlCharacters(shorten(text));
 }
 
-export const inOneLine = (text: string): string => text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]/gu, written);
+export const escapeControlCharacters = (text: string): string =>
+  text.replaceAll(/[\p{Cc}\p{Zl}\p{Zp}]/gu, escapeCharacter);
 
-const written = (character: string): string =>
+const escapeCharacter = (character: string): string =>
   character < " "
     ? JSON.stringify(character).slice(1, -1)
     : `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`;
 
-/** Adds to a reason which of the possible values was probably meant, if one is similar to the value. */
+/** Adds the most similar of the possible values to the reason, if one is similar to the given value. */
 export function withSuggestion(reason: string, value: unknown, possible: Iterable<string>): string {
   const near = typeof value === "string" ? nearest(value, possible) : undefined;
   return near === undefined ? reason : `${reason}; did you mean ${near}?`;

@@ -1,5 +1,5 @@
-// Text formats shared by many fields: names, labels, interfaces, communities. Each test is a plain predicate; what
-// they want, in words, stands in `WANTED`.
+// Checks text formats that many fields share: names, labels, addresses, interfaces, BGP communities. The schemas in
+// kinds/ contain the matching error messages.
 import { cidrsOverlap, parseCidr, tryParseAddress, tryParseNetwork, maskCidr, ipVersion } from "../../lib/ip/ip.ts";
 import type { Cidr, IpVersion } from "../../lib/ip/ip.ts";
 
@@ -9,11 +9,11 @@ const SUBDOMAIN = new RegExp(`^${LABEL}(?:\\.${LABEL})*$`);
 const QUALIFIED_PART = /^[A-Za-z0-9](?:[-A-Za-z0-9_.]*[A-Za-z0-9])?$/;
 
 export const isSubdomain = (text: string): boolean => text.length <= 253 && SUBDOMAIN.test(text);
-/** Characters of one DNS label, without its length limit. */
+/** A DNS label without the length limit. */
 export const isDashed = (text: string): boolean => DNS_LABEL.test(text);
 export const isDnsLabel = (text: string): boolean => text.length <= 63 && DNS_LABEL.test(text);
 
-/** `[prefix/]name` as Kubernetes has it for label keys. */
+/** `[prefix/]name`, the format of Kubernetes label keys. */
 export function isQualifiedName(text: string): boolean {
   const slash = text.indexOf("/");
   const name = text.slice(slash + 1);
@@ -21,19 +21,19 @@ export function isQualifiedName(text: string): boolean {
 }
 export const isLabelValue = (text: string): boolean => text === "" || (text.length <= 63 && QUALIFIED_PART.test(text));
 
-/** A point in time as RFC 3339 has it. */
+/** A timestamp in the format of RFC 3339. */
 export const isTimestamp = (text: string): boolean =>
   /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[-+]\d\d:\d\d)$/.test(text) && !Number.isNaN(Date.parse(text));
 
-/** A port's name as Kubernetes has it: at most 15 of a–z, 0–9 and single dashes, with a letter. */
+/** A port name as in Kubernetes: at most 15 of a–z, 0–9 and single dashes, with at least one letter. */
 export const isPortName = (text: string): boolean =>
   text.length <= 15 && DNS_LABEL.test(text) && /[a-z]/.test(text) && !text.includes("--");
 
 export const isInterface = (text: string): boolean => text === "*" || /^[a-zA-Z0-9_.-]{1,15}$/.test(text);
-/** One interface, as the kernel has it; of its names those that stand in rules without quotes. */
+/** The name of one interface. Names that would have to be quoted in rules are not allowed. */
 export const isInterfaceName = (text: string): boolean =>
   /^[a-zA-Z0-9_.-]{1,15}$/.test(text) && text !== "." && text !== "..";
-/** An interface with wildcards anywhere. */
+/** An interface name that may contain `*` in any position. */
 export const isInterfacePattern = (text: string): boolean => /^[a-zA-Z0-9_.*-]{1,15}$/.test(text);
 export const isContainerId = (text: string): boolean => /^[a-zA-Z0-9](?:[-a-zA-Z0-9]*[a-zA-Z0-9])?$/.test(text);
 export const isMac = (text: string): boolean => /^[0-9a-fA-F]{2}([:-][0-9a-fA-F]{2}){5}$/.test(text);
@@ -42,12 +42,12 @@ export function isAddress(text: string, version?: IpVersion): boolean {
   const address = tryParseAddress(text);
   return address !== undefined && (version === undefined || ipVersion(address) === version);
 }
-/** CIDR or address, host bits free. */
+/** A CIDR or address; host bits may be set. */
 export function isNetwork(text: string, version?: IpVersion): boolean {
   const network = tryParseNetwork(text);
   return network !== undefined && (version === undefined || ipVersion(network.address) === version);
 }
-/** CIDR or address without host bits. */
+/** A CIDR or address without host bits. */
 export function isMaskedNetwork(text: string, version?: IpVersion): boolean {
   const network = tryParseNetwork(text);
   if (network === undefined || (version !== undefined && ipVersion(network.address) !== version)) return false;
@@ -56,7 +56,7 @@ export function isMaskedNetwork(text: string, version?: IpVersion): boolean {
 export const isMaskedCidr = (text: string): boolean =>
   text.includes(":") ? text.includes("/") && isMaskedNetwork(text) : isMaskedV4(text);
 
-/** The hot case, in one pass without making strings: `a.b.c.d/n` with no bit beyond n. */
+/** `a.b.c.d/n` without host bits. This is called very often, so it parses in one pass and creates no strings. */
 function isMaskedV4(text: string): boolean {
   let value = 0;
   let part = -1;
@@ -98,6 +98,6 @@ export function isCommunity(text: string): boolean {
 export const isWireguardKey = (text: string): boolean => /^[A-Za-z0-9+/]{42}[AEIMQUYcgkosw048]=$/.test(text);
 
 const LINK_LOCAL: readonly Cidr[] = [parseCidr("169.254.0.0/16"), parseCidr("fe80::/10")];
-/** The link-local range a pool would touch. */
+/** Returns the link-local range that the CIDR overlaps. */
 export const overlappedLinkLocal = (cidr: Cidr): Cidr | undefined =>
   LINK_LOCAL.find((range) => cidrsOverlap(range, cidr));

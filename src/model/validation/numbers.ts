@@ -1,7 +1,7 @@
-// Numbers that users may also write as text: AS numbers (`64512`, `"1.10"`), ports (`80`, `"1:10"`, `http`) and
-// protocols (`6`, `"6"`, `TCP`). Read both, keep one form.
+// Parses values that may be written as a number or as text: AS numbers (`64512`, `"1.10"`), ports (`80`, `"1:10"`,
+// `http`), protocols (`6`, `"6"`, `TCP`) and DSCPs. Each has one stored form.
 
-/** An AS number from a number, digits, or dotted halves; undefined when it is none. */
+/** Parses an AS number: a number, digits, or two 16-bit numbers joined by a dot. Returns undefined if it is invalid. */
 export function parseAsNumber(value: unknown): number | undefined {
   if (typeof value === "number")
     return Number.isInteger(value) && value >= 0 && value <= 0xffffffff ? value : undefined;
@@ -17,7 +17,7 @@ export function parseAsNumber(value: unknown): number | undefined {
 export type PortValue = number | string;
 export type Port = { readonly min: number; readonly max: number } | { readonly name: string };
 
-/** A port's stored form: digits become a number; undefined when it can be no port at all. */
+/** Returns the stored form of a port: digits become a number. Returns undefined if the value is not a port. */
 export function normalizePort(value: unknown): PortValue | undefined {
   if (typeof value === "number") return Number.isInteger(value) && value >= 0 && value <= 65535 ? value : undefined;
   if (typeof value !== "string") return undefined;
@@ -30,7 +30,7 @@ export function normalizePort(value: unknown): PortValue | undefined {
   return min === max ? min : `${min}:${max}`;
 }
 
-/** What a stored port means. */
+/** Parses the stored form of a port. */
 export function parsePort(value: PortValue): Port {
   if (typeof value === "number") return { min: value, max: value };
   const range = /^(\d+):(\d+)$/.exec(value);
@@ -42,7 +42,7 @@ export const PROTOCOL_NAMES = ["TCP", "UDP", "ICMP", "ICMPv6", "SCTP", "UDPLite"
 /** A protocol in stored form: a name as in `PROTOCOL_NAMES`, or a number 1–255. */
 export type ProtocolValue = number | string;
 
-/** Digits become a number; names stay as written. */
+/** Returns the stored form of a protocol: digits become a number; names are not changed. */
 export function normalizeProtocol(value: unknown): ProtocolValue | undefined {
   if (typeof value === "number") return Number.isInteger(value) && value >= 0 && value <= 255 ? value : undefined;
   if (typeof value !== "string") return undefined;
@@ -50,7 +50,7 @@ export function normalizeProtocol(value: unknown): ProtocolValue | undefined {
 }
 
 const PORT_PROTOCOLS: ReadonlySet<ProtocolValue> = new Set<ProtocolValue>(["TCP", "UDP", "SCTP", 6, 17, 132]);
-/** Whether packets of this protocol carry ports we can match. */
+/** Whether packets of this protocol have ports that a rule can match. */
 export const hasPorts = (protocol: ProtocolValue): boolean => PORT_PROTOCOLS.has(protocol);
 
 /** A DSCP: 0–63 or the name of a per-hop behaviour in any letter case; undefined if the value is neither. */

@@ -1,5 +1,5 @@
-// Validation of resources, kind by kind. A kind's schema loads when first asked for; callers load this module lazily
-// too (`loadSchemas`), because zod has no business in the start of programs that validate nothing.
+// Validates resources with the schema of their kind. A schema is loaded when it is first used. Callers load this module
+// lazily too (`loadSchemas`), so that zod does not slow down the start of programs that validate nothing.
 import type { FieldFault } from "./faults.ts";
 import type { ResourceSchema, Validated, ValidationMode } from "../kinds/kind.ts";
 import type { ResourceOf, SchemaKind } from "../resources.ts";
@@ -39,13 +39,13 @@ const LOADERS = {
 export const SCHEMA_KINDS = Object.keys(LOADERS) as readonly SchemaKind[];
 export const hasSchema = (kind: string): kind is SchemaKind => Object.hasOwn(LOADERS, kind);
 
-/** A kind's schema, for validating many: its methods are synchronous. */
+/** Loads the schema of a kind. Its methods are synchronous, which is faster for validating many resources. */
 export async function loadSchema<K extends SchemaKind>(kind: K): Promise<ResourceSchema<ResourceOf<K>>> {
   const module = await LOADERS[kind]();
   return module.default as unknown as ResourceSchema<ResourceOf<K>>;
 }
 
-/** The kind's own definition, with its zod schemas: for generating manifests. */
+/** Loads the definition of a kind with its zod schemas, for generating manifests. */
 export async function loadDefinition(kind: SchemaKind) {
   return (await LOADERS[kind]()).default.definition;
 }
@@ -60,4 +60,8 @@ export async function validateResource<R extends Resource>(
   return schema.validate(raw, options.mode, options) as Validated<ResourceOf<R["kind"]>>;
 }
 
-const noSchema = (kind: string): FieldFault => ({ field: "kind", value: kind, reason: "is no kind users write" });
+const noSchema = (kind: string): FieldFault => ({
+  field: "kind",
+  value: kind,
+  reason: "is not a kind that users can write",
+});

@@ -155,7 +155,7 @@ const PROCESSORS: Readonly<Partial<Record<KindName, readonly UpdateProcessor[]>>
 /** Converts a stored value as syncers do. A value that cannot be used must be reported, not thrown. */
 function processUpdate(key: ResourceKey, value: unknown): void {
   for (const processor of PROCESSORS[key.kind] ?? []) {
-    processor.restart();
+    processor.reset();
     const update = { key, value } as Parameters<UpdateProcessor["process"]>[0];
     for (const derived of processor.process(update, () => {})) keyPath(derived.key);
   }

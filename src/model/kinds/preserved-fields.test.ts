@@ -17,7 +17,7 @@ const newer: Resource = {
 const spec = newer.spec as Record<string, unknown>;
 const policy = await loadSchema("GlobalNetworkPolicy");
 
-test("fields we do not know stay when they stand there already", () => {
+test("unknown fields that are already stored are preserved", () => {
   const changed = { ...newer, metadata: { name: "p", labels: { a: "b" } }, spec: { ...spec, order: 5 } };
   for (const result of [
     policy.validate(changed, "update", { stored: newer }),
@@ -29,13 +29,13 @@ test("fields we do not know stay when they stand there already", () => {
     });
 });
 
-test("a group that holds nothing else comes back with its field", () => {
+test("an object that contains only an unknown field is preserved", () => {
   const stored = { ...newer, spec: { ...spec, ingress: [{ action: "Allow", metadata: { later: 1 } }] } };
   const result = policy.decode(stored, { stored });
   expect(result).toMatchObject({ ok: true, resource: { spec: stored.spec } });
 });
 
-test("nobody brings in, moves or changes one", () => {
+test("unknown fields cannot be added, moved or changed", () => {
   const faultsOf = (changed: unknown, stored?: Resource) => {
     const result = policy.validate(changed, "update", { stored });
     return result.ok ? [] : result.faults.map(({ field }) => field);
@@ -47,12 +47,12 @@ test("nobody brings in, moves or changes one", () => {
   expect(faultsOf(moved, newer)).toEqual(["spec.ingress[0].source.beam"]);
 });
 
-test("names that objects are born with are no stored fields", () => {
+test("inherited properties such as constructor do not count as stored fields", () => {
   const result = policy.decode({ ...newer, spec: { ...spec, constructor: {} } }, { stored: newer });
   expect(result.ok).toBe(false);
 });
 
-test("read as stored, unknown fields pass and wrong types do not", () => {
+test("in mode stored, unknown fields are accepted and wrong types are rejected", () => {
   expect(policy.decode(newer, { mode: "stored" }).ok).toBe(true);
   expect(policy.decode({ ...newer, spec: { ...spec, ingress: "all" } }, { mode: "stored" })).toMatchObject({
     ok: false,
