@@ -63,10 +63,10 @@ export async function uninstall(cluster: KubernetesCluster): Promise<string[]> {
   return [...remainingPods(cluster), ...cluster.places.flatMap(({ host }) => tracesOn(host))];
 }
 
-/** The kubectl commands under "Uninstalling", each as its arguments. */
+/** The kubectl commands under "Uninstall", each as its arguments. */
 function documentedCommands(page: string): string[][] {
-  const section = page.split(/^## /m).find((part) => part.startsWith("Uninstalling\n")) ?? "";
-  const commands = [...section.matchAll(/^ {4}kubectl (.*?)(?: +#.*)?$/gm)].map((match) => match[1] ?? "");
+  const section = page.split(/^## /m).find((part) => part.startsWith("Uninstall\n")) ?? "";
+  const commands = [...section.matchAll(/^# kubectl (.*?)(?: +#.*)?$/gm)].map((match) => match[1] ?? "");
   if (commands.length === 0) throw new Error("docs/kubernetes.md shows no commands for uninstalling");
   return commands.map((command) => command.split(/ +/));
 }
