@@ -8,6 +8,12 @@ import type { CniRequest } from "./request/request.ts";
 /** Share of `datastore_timeout_seconds` that is reserved for undoing a failed ADD. */
 export const ROLLBACK_SHARE = 0.3;
 
+/**
+ * On Kubernetes each call has its own time limit, and a request makes many calls. This limit ends a request before the
+ * kubelet repeats it (two minutes), because other pods of the node wait for its locks.
+ */
+const KUBERNETES_SECONDS = 60;
+
 export class Deadline implements Disposable {
   readonly #aborter = new AbortController();
   readonly #timer: Timer;
@@ -18,12 +24,13 @@ export class Deadline implements Disposable {
     this.#timer = setTimeout(late, seconds * 1000);
   }
 
-  /** Undefined on Kubernetes, where each call has its own time limit, and for GC, which may have much to do. */
+  /** Undefined for GC, which may have much to do. */
   static for(store: Datastore, request: CniRequest, conf: NetConf): Deadline | undefined {
-    if (store.name === "kubernetes" || request.command === "GC") return undefined;
+    if (request.command === "GC") return undefined;
     const gates = conf.readinessGates.length * GATE_TIMEOUT_SECONDS;
     const others = gates + (isForeign(conf) ? FOREIGN_ANSWER_SECONDS : 0);
-    return new Deadline(store, others + conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE));
+    const own = conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE);
+    return new Deadline(store, others + (store.name === "kubernetes" ? Math.max(KUBERNETES_SECONDS, own) : own));
   }
 
   get signal(): AbortSignal {

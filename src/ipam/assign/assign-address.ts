@@ -1,5 +1,7 @@
-// Giving out one address that was asked for by name. Selectors, reservations, assignment mode and block limits do not
-// apply: whoever names an address means it.
+// Assigns one address that the request names. Selectors, reservations and the assignment mode of pools do not apply to it.
+//
+// The limit of blocks per host applies, unlike in Calico: a pod's owner may name an address in every block of a pool, and
+// without a limit one node would claim them all, so that with strict affinity other nodes get no addresses.
 import { type IpAddress, ipVersion, maskCidr } from "../../lib/ip/ip.ts";
 import { claimBlock } from "../blocks/affinities.ts";
 import {
@@ -13,11 +15,11 @@ import {
 } from "../blocks/block.ts";
 import { readConfig } from "../config.ts";
 import { type Context, retryOnConflict } from "../context.ts";
-import { AddressTaken, BlockClaimed, NotInPool, NotOurBlock, UseNotAllowed } from "../errors.ts";
+import { AddressTaken, BlockClaimed, BlockLimitReached, NotInPool, NotOurBlock, UseNotAllowed } from "../errors.ts";
 import { withExpiredCooldownsFreed } from "./find-free-block.ts";
 import { countOf } from "../blocks/handles.ts";
 import { type PoolUse, poolAround, readPools } from "./pools.ts";
-import { ownerFor } from "./assignment-inputs.ts";
+import { blockLimit, ownerFor } from "./assignment-inputs.ts";
 import { writeTaken } from "./take-from-block.ts";
 
 export interface AssignAddressRequest extends AllocationOwner {
@@ -42,10 +44,13 @@ export async function assignAddress(context: Context, request: AssignAddressRequ
   if (request.use !== undefined && !pool.allowedUses.includes(request.use))
     throw new UseNotAllowed(address, pool.name, request.use);
   const cidr = maskCidr(address, pool.blockSize);
+  // Addresses of load balancers and tunnels are named by administrators and by calico-ts.
+  const isWorkload = (request.use ?? "Workload") === "Workload";
+  const limit = isWorkload ? blockLimit(undefined, config.maxBlocksPerHost) : Number.POSITIVE_INFINITY;
 
   const { handle } = await retryOnConflict(context, `address ${address}`, async () => {
     const known = await context.records.block(cidr);
-    const stored = known ?? (await claimOrRead(context, cidr, owner));
+    const stored = known ?? (await claimOrRead(context, cidr, owner, limit));
     if (stored === undefined) return undefined;
     if (config.strictAffinity && stored.value.affinity !== ownerText(owner))
       throw new NotOurBlock(cidr, stored.value.affinity);
@@ -72,7 +77,12 @@ async function claimOrRead(
   context: Context,
   cidr: Parameters<typeof claimBlock>[1],
   owner: Parameters<typeof claimBlock>[2],
+  limit: number,
 ) {
+  const owned = await context.records.affinitiesOf(owner, ipVersion(cidr));
+  // The block that this host has claimed but not yet created counts as well, and must still be created.
+  if (owned.length >= limit && !owned.some(({ key }) => key.cidr === cidr))
+    throw new BlockLimitReached(owner.name, limit);
   try {
     return await claimBlock(context, cidr, owner);
   } catch (error) {

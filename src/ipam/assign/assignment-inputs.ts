@@ -112,7 +112,7 @@ function longestBlock(version: IpVersion, reserved: HostReserved | undefined): n
 }
 
 /** The smaller of the request's and the cluster's limit; twenty when nobody says. */
-function blockLimit(requested: number | undefined, global: number): number {
+export function blockLimit(requested: number | undefined, global: number): number {
   if (requested !== undefined && requested > 0) return global > 0 ? Math.min(requested, global) : requested;
   return global > 0 ? global : DEFAULT_MAX_BLOCKS_PER_HOST;
 }

@@ -219,3 +219,31 @@ test("an assignment returns how many addresses its handle counts, both families 
     expect((await ipam.autoAssign({ version: 4, count: 1, host: "n1", use: "Workload" })).handle).toBeUndefined();
   }
 });
+
+test("a pool that a request names many times is searched once", async () => {
+  const c = await cluster("10.65.0.0/29", 30);
+  await c.assign("n1", "all", { count: 8 });
+  let operations = 0;
+  c.store.before = () => void operations++;
+  const pool = parseCidr("10.65.0.0/29");
+  const request = { version: 4, count: 1, host: "n1", handleId: "more", use: "Workload" } as const;
+  await c.ipam.autoAssign({ ...request, pools: [pool] });
+  const once = operations;
+  operations = 0;
+  const { addresses } = await c.ipam.autoAssign({ ...request, pools: Array.from({ length: 1000 }, () => pool) });
+  expect([addresses, operations]).toEqual([[], once]);
+});
+
+test("a host claims no more blocks for named addresses than its limit", async () => {
+  const c = await cluster("10.65.0.0/26", 30);
+  await c.config({ strictAffinity: true, maxBlocksPerHost: 3 });
+  const assign = (block: number) => c.assignAddress("n1", `h${block}`, `10.65.0.${block * 4 + 1}`);
+  for (const block of [0, 1, 2]) {
+    await assign(block);
+    await c.ipam.releaseByHandle(`h${block}`);
+  }
+  expect(await failure(assign(3))).toBeInstanceOf(BlockLimitReached);
+  await assign(2); // the block is the host's already
+  expect(Object.keys(c.affinities())).toHaveLength(3);
+  expect(await c.assign("n2", "other")).toHaveLength(1);
+});

@@ -62,9 +62,11 @@ export function choosePools(pools: readonly IpPool[], request: PoolRequest): IpP
   if (wrong !== undefined) throw new WrongPoolFamily(wrong, request.version);
   const enabled = pools.filter((pool) => pool.mayAssign && pool.blockSize <= request.longestBlock);
   if (enabled.length === 0) throw new NoQualifiedPool(excluded(pools, request));
+  // A pod's annotation may name a pool thousands of times, and a full pool is searched once for each entry.
+  const named = [...new Set(request.pools)];
   const chosen =
-    request.pools.length > 0
-      ? request.pools.map((cidr) => {
+    named.length > 0
+      ? named.map((cidr) => {
           const pool = enabled.find((candidate) => candidate.cidr === cidr);
           if (pool === undefined) throw new PoolNotUsable(cidr);
           return pool;
