@@ -1,4 +1,4 @@
-/** The node cannot go on: the message says what, where and what to do. Ends the program with exit code 1. */
+/** Ends the program with exit code 1; the message names the problem and its fix. */
 export class NodeFailure extends Error {
   override readonly name = "NodeFailure";
 }

@@ -1,7 +1,7 @@
-// What other programs use of calico-node.
+// Exports what other modules use of calico-node.
 
-/** What a host knows of its sessions; loaded by who asks, probes start without it. */
-export const loadSurroundings = () => import("./bgp/session-evidence.ts");
+/** Loaded on demand, so that probes start faster. */
+export const loadSessionEvidence = () => import("./bgp/session-evidence.ts");
 export type { SupervisorState } from "./supervisor/supervisor.ts";
 export {
   ENVIRONMENT_FILE,

@@ -1,4 +1,4 @@
-// Where the parts of a node write their lines: standard output, one line of text each.
+// Creates the logger of calico-node: one line of text per record, on standard output.
 import { writeSync } from "node:fs";
 import { createLogger, formatText, type Logger, type LogLevel } from "../lib/log/log.ts";
 
@@ -12,7 +12,7 @@ const LEVELS: Readonly<Record<string, LogLevel>> = {
   panic: "error",
 };
 
-/** @param level any case; info when it is no level */
+/** @param level in any case; an unknown level means info */
 export function nodeLogger(level: string | undefined, write: (line: string) => void = toStdout): Logger {
   return createLogger({
     level: LEVELS[(level ?? "info").toLowerCase()] ?? "info",
@@ -24,6 +24,6 @@ function toStdout(line: string): void {
   try {
     writeSync(1, line);
   } catch {
-    // Nobody reads: nothing to be done about it.
+    // standard output is closed
   }
 }

@@ -1,10 +1,10 @@
-// What all modes of calico-node have in common: a log, and an exit code that says whether it went well.
+// Runs one mode of calico-node with a logger, and converts its result to an exit code.
 import { describeError, type Logger } from "../lib/log/log.ts";
 import { nodeLogger } from "./log.ts";
 
-/** @param complaint what is said, with the reason, when the work fails */
+/** @param failureMessage logged with the error if the work fails */
 export async function runMode(
-  complaint: string,
+  failureMessage: string,
   work: (log: Logger) => Promise<void>,
   logLevel = process.env["CALICO_STARTUP_LOGLEVEL"],
 ): Promise<number> {
@@ -13,7 +13,7 @@ export async function runMode(
     await work(log);
     return 0;
   } catch (error) {
-    log.error(complaint, { error: describeError(error) });
+    log.error(failureMessage, { error: describeError(error) });
     return 1;
   }
 }

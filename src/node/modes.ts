@@ -1,4 +1,4 @@
-// calico-node by its flags, and its parts by the names of `calico component`: chooses the part and loads it.
+// Selects and loads the part of calico-node that its flags, or the arguments of `calico component`, name.
 import { loadFelixProgram } from "../felix/index.ts";
 import type { Call, Flag } from "../lib/command-line/command.ts";
 import { UsageError } from "../lib/command-line/usage-error.ts";
@@ -29,7 +29,7 @@ export const PLAIN_MODES = {
   "node-services": async () => (await import("./supervisor/run-node.ts")).servicesMain(),
 } as const satisfies Partial<Record<keyof NodeFlags, () => Promise<number>>>;
 
-/** All parts by their flags. Of several, the first one runs. */
+/** All parts by their flags. If several flags are given, the first part in this table runs. */
 const MODES = {
   startup: ({ flags }) => startup(flags["complete-startup"]),
   felix: async (call) => (await loadFelixProgram()).run(call),
@@ -56,7 +56,7 @@ export async function run(call: NodeCall): Promise<number> {
   const [mode] = modes;
   if (mode !== undefined) return MODES[mode](call);
   const option = givenFlags(flags)[0];
-  if (option !== undefined) throw new UsageError(`-${option} is an option of a part or probe, and none is given`);
+  if (option !== undefined) throw new UsageError(`-${option} requires the flag of a part or probe`);
   return (await import("./supervisor/run-node.ts")).main();
 }
 

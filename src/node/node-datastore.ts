@@ -1,4 +1,4 @@
-// The datastore that the environment names, for the parts of a node.
+// Opens the datastore that the environment selects.
 import { withServiceRates } from "../cni/index.ts";
 import {
   chooseDatastore,
@@ -15,13 +15,13 @@ import { NodeFailure } from "./failure.ts";
 export interface NodeDatastore extends AsyncDisposable {
   readonly store: Datastore;
   readonly config: DatastoreConfig;
-  /** Addresses come from the nodes' pod CIDRs, not from IPAM. */
+  /** Whether pod addresses come from the nodes' pod CIDRs instead of IPAM. */
   readonly usesPodCidrs: boolean;
 }
 
 /**
  * @param options.mayCreate creates a SQLite datastore that does not exist, which only the startup does
- * @param options.retryUntil set by programs that wait for the API server; the others fail if it does not answer
+ * @param options.retryUntil set by programs that wait for the API server; the others fail if it does not respond
  */
 export async function openNodeDatastore(
   env: Environment,
@@ -29,7 +29,7 @@ export async function openNodeDatastore(
 ): Promise<NodeDatastore> {
   try {
     const config = chooseDatastore(configFromEnvironment(env), { env });
-    // The CNI service is one of the parts.
+    // with the request rates of the CNI service, which uses the same connection
     const store = await openDatastore(withServiceRates(config), { ...options, mustExist: !mayCreate });
     return {
       store,

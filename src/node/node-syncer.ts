@@ -1,4 +1,4 @@
-// What the parts of a node follow the cluster by: a Typha when the environment names one, else the datastore itself.
+// Opens the syncer of a calico-node part: on Typha if the environment names one, otherwise on the datastore.
 import { createSyncer, type Datastore, type Environment, type Syncer } from "../datastore/index.ts";
 import { BUILD } from "../lib/process/build.ts";
 import type { Logger } from "../lib/log/log.ts";
@@ -12,7 +12,7 @@ const PREFIXES = {
 
 export async function openNodeSyncer(
   syncer: keyof typeof PREFIXES,
-  given: {
+  options: {
     readonly env: Environment;
     readonly store: Datastore;
     readonly node: string;
@@ -20,7 +20,7 @@ export async function openNodeSyncer(
     readonly usePodCidr?: boolean;
   },
 ): Promise<Syncer> {
-  const { env, store, node, log, usePodCidr = false } = given;
+  const { env, store, node, log, usePodCidr = false } = options;
   const settings = typhaSettings(env, PREFIXES[syncer]);
   if (settings !== undefined)
     return createTyphaSyncer({

@@ -1,9 +1,9 @@
-// What the environment says about this node, read once and checked: every variable with its default and meaning.
+// Parses calico-node's environment variables.
 import type { Environment } from "../datastore/index.ts";
 import { DEFAULT_NODENAME_FILE } from "../kernel/index.ts";
 import { durationMs } from "../model/index.ts";
 
-/** How routes get to other nodes. Other words count as `bird`, as they always did. */
+/** How routes reach other nodes. As in Calico, other values mean `bird`. */
 export type Backend = "bird" | "vxlan" | "none";
 
 export interface NodeSettings {
@@ -20,13 +20,13 @@ export interface NodeSettings {
   readonly kubernetesNode: string | undefined;
   readonly clusterType: string;
   readonly fileLogging: boolean;
-  /** Whether the CNI plugin's credentials are ours to renew. */
+  /** Whether calico-node renews the CNI plugin's credentials. */
   readonly managesCni: boolean;
-  /** `CALICO_BGP_METRICS_PORT`, `CALICO_BGP_METRICS_HOST`: where Prometheus finds BGP's metrics; port 0 is nowhere. */
+  /** `CALICO_BGP_METRICS_PORT`, `CALICO_BGP_METRICS_HOST`: address of the BGP metrics server; port 0 disables it. */
   readonly bgpMetrics: { readonly port: number; readonly host: string };
 }
 
-/** Where the plugin's kubeconfig is, seen from our container. */
+/** The CNI plugin's kubeconfig, as seen in calico-node's container. */
 export const CNI_KUBECONFIG = "/host/etc/cni/net.d/calico-kubeconfig";
 
 export function readSettings(env: Environment): NodeSettings {
@@ -51,7 +51,7 @@ export function readSettings(env: Environment): NodeSettings {
 
 const portOf = (word: string): number => (/^\d{1,5}$/.test(word) && Number(word) <= 65535 ? Number(word) : 0);
 
-/** Nothing means the default. */
+/** The empty string means the default. */
 export const isBackend = (word: string): boolean => ["", "bird", "vxlan", "none"].includes(word.toLowerCase());
 
 function backendOf(word: string): Backend {
@@ -59,13 +59,13 @@ function backendOf(word: string): Backend {
   return lower === "none" || lower === "vxlan" ? lower : "bird";
 }
 
-/** Unset keeps the default; `false`, `0`, `no`, `n`, `f` are false; anything else, even nothing, is true. */
+/** Unset means the default; `false`, `0`, `no`, `n`, `f` are false; any other value, even an empty one, is true. */
 export function flagOf(env: Environment, name: string, fallback: boolean): boolean {
   const word = env[name];
   return word === undefined ? fallback : !["false", "0", "no", "n", "f"].includes(word.toLowerCase());
 }
 
-/** `90s`, `1m30s`; undefined when it is no duration, or no time at all. */
+/** Parses `90s` or `1m30s`; undefined if the text is not a duration, or not positive. */
 export function positiveMs(text: string): number | undefined {
   const ms = durationMs(text);
   return ms !== undefined && ms > 0 ? ms : undefined;

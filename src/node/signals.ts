@@ -1,4 +1,4 @@
-/** Runs work until it ends or somebody sends SIGTERM or SIGINT; it ends by itself when its signal aborts. */
+/** Runs `work` and aborts its signal on SIGTERM or SIGINT. Errors after that are ignored. */
 export async function runUntilSignal(work: (signal: AbortSignal) => Promise<void>): Promise<void> {
   const controller = new AbortController();
   const stop = () => controller.abort();

@@ -46,7 +46,7 @@ const PROBES = {
     section: "Probes",
     value: "DURATION",
     default: "30s",
-    about: "how long Felix may take to answer",
+    about: "timeout of Felix's response; also how long after startup BIRD's peers are awaited",
   },
 } as const satisfies FlagTable;
 
@@ -232,7 +232,7 @@ export const healthGrammar = {
       default: "readiness",
       about: "what to check",
     },
-    timeout: { type: "text", value: "DURATION", default: "5s", about: "how long the program may take to answer" },
+    timeout: { type: "text", value: "DURATION", default: "5s", about: "timeout of the response" },
   },
 } as const satisfies Grammar;
 

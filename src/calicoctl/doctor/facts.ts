@@ -5,7 +5,7 @@ import {
   type BgpState,
   type BirdSession,
   type Problem,
-  type SessionSurroundings,
+  type SessionEvidence,
 } from "../../bgp/index.ts";
 import type { RouteType } from "../../kernel/index.ts";
 import { type Cidr, type IpNetwork, type IpVersion, tryParseCidr } from "../../lib/ip/ip.ts";
@@ -140,7 +140,7 @@ export interface HostFacts {
   readonly birds: Readonly<
     Record<IpVersion, { readonly routerId: string; readonly sessions: readonly BirdSession[] } | undefined>
   >;
-  readonly surroundings: (session: BirdSession) => SessionSurroundings;
+  readonly sessionEvidence: (session: BirdSession) => SessionEvidence;
   /** Objects that the BGP service on this host ignored in its current plan. */
   readonly planProblems: readonly Problem[];
   /** Rules, sets and features of calico-node that the kernel rejects. */

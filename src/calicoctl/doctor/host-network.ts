@@ -31,7 +31,7 @@ export function* sessionsDown(
 ): Generator<Finding> {
   for (const version of [4, 6] as const)
     for (const session of host.birds[version]?.sessions ?? []) {
-      const cause = session.kind === "other" ? undefined : sessionCause(session, host.surroundings(session));
+      const cause = session.kind === "other" ? undefined : sessionCause(session, host.sessionEvidence(session));
       const neighbor = session.neighbor ?? session.name;
       if (cause === undefined || explained.has(neighbor)) continue;
       yield {
@@ -58,7 +58,7 @@ function generalFix(cluster: ClusterFacts, host: HostFacts, session: BirdSession
 
 /** Advice if the session is down because of an AS number: which one to change, and where. */
 function asNumberFix(cluster: ClusterFacts, plans: Plans, host: HostFacts, session: BirdSession): string | undefined {
-  const mismatch = asMismatch(session, host.surroundings(session));
+  const mismatch = asMismatch(session, host.sessionEvidence(session));
   if (mismatch === undefined) return undefined;
   const { neighbor = session.name, localAs = "?", neighborAs = "?" } = session;
   const other = nodesByAddress(cluster).get(neighbor);

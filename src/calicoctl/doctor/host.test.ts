@@ -138,7 +138,7 @@ describe("the host", () => {
         { ...link("eth1", "10.9.0.1/24"), ...eth1 },
         { ...link("docker0", "172.17.0.1/16"), hasCarrier: false },
       ],
-      surroundings: () => ({ heard: "Hold timer expired" }),
+      sessionEvidence: () => ({ loggedError: "Hold timer expired" }),
     });
     const own = look([...cluster, rack], withEth({ hasCarrier: false }, {}));
     expect(ids(own)).toEqual(["dual-nic", "link-down"]); // eth1 is not in the Node's network

@@ -27,12 +27,12 @@ describe("peerings", () => {
 
   test("for a session that is down because of an AS number, the fix names both sides, both numbers and the command", () => {
     const rack = peer("rack", { peerIP: "10.0.0.254", asNumber: 65100 });
-    const fixFor = (over: Partial<BirdSession>, heard?: string, neighbor = "10.0.0.254") =>
+    const fixFor = (over: Partial<BirdSession>, loggedError?: string, neighbor = "10.0.0.254") =>
       only(
         look([PODS, ...THREE, rack], {
           ...healthy,
           birds: { 4: { routerId: "10.0.0.1", sessions: [session(neighbor, over)] }, 6: undefined },
-          surroundings: () => (heard === undefined ? {} : { heard }),
+          sessionEvidence: () => (loggedError === undefined ? {} : { loggedError }),
         }),
         "session-down",
       ).fix;
@@ -120,7 +120,7 @@ describe("peerings", () => {
   test("problems in the plan of the BGP service on this host are included", () => {
     const host = {
       ...healthy,
-      planProblems: [{ object: "BGPPeer tor", problem: "secret s with key k is not known here" }],
+      planProblems: [{ object: "BGPPeer tor", problem: "secret s with key k not found" }],
     };
     expect(only(look([PODS, ...THREE], host), "left-out").evidence).toEqual(["in the plan of n1"]);
   });

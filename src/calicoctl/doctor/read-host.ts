@@ -13,7 +13,7 @@ import {
 } from "../../kernel/index.ts";
 import { type Cidr, cidrAddress, cidrContains, cidrLength, type IpVersion, parseAddress } from "../../lib/ip/ip.ts";
 import { readFileIfExists } from "../../lib/files/replace-file.ts";
-import { loadSurroundings } from "../../node/index.ts";
+import { loadSessionEvidence } from "../../node/index.ts";
 import { kernelFiles, moduleFinder } from "../node/modules.ts";
 import { isFelix, processesHere } from "../node/processes.ts";
 import type { ClusterFacts, HostFacts, KernelRoute, LocalNode, NeighbourTable, RuleCount } from "./facts.ts";
@@ -57,7 +57,7 @@ function hostnameOf(pid: number): string {
 }
 
 export async function readHost(node: string, cluster: ClusterFacts): Promise<HostFacts> {
-  const { readPlanInForce, readSurroundings } = await loadSurroundings();
+  const { readActivePlan, readSessionEvidence } = await loadSessionEvidence();
   using kernel = openRtnetlink();
   const tables = toolOutput("nft", ["list", "tables"]);
   const legacy = toolOutput("iptables-legacy-save", []);
@@ -79,8 +79,8 @@ export async function readHost(node: string, cluster: ClusterFacts): Promise<Hos
     filters: () => [...nftFilters(tables ?? ""), ...parseLegacySave("ip", legacy ?? "")],
     neighbourTable: () => ({ 4: neighbourTable(kernel, 4), 6: neighbourTable(kernel, 6) }),
     birds: () => birds,
-    surroundings: () => readSurroundings(),
-    planProblems: () => readPlanInForce()?.problems ?? [],
+    sessionEvidence: () => readSessionEvidence(),
+    planProblems: () => readActivePlan()?.problems ?? [],
     rejected: () => readRejected(),
     parts: () =>
       readParts({
@@ -234,8 +234,8 @@ async function readBird(version: IpVersion): Promise<HostFacts["birds"][IpVersio
   try {
     using control = await connectBird(BIRD_SOCKETS[version]);
     return {
-      routerId: parseStatus(await control.ask("show status")).routerId,
-      sessions: bgpSessions(parseProtocols(await control.ask("show protocols all"))),
+      routerId: parseStatus(await control.request("show status")).routerId,
+      sessions: bgpSessions(parseProtocols(await control.request("show protocols all"))),
     };
   } catch {
     return undefined; // read-parts.ts reports a BIRD that does not run

@@ -46,7 +46,7 @@ export const healthy: HostFacts = {
   filters: [],
   neighbourTable: { 4: undefined, 6: undefined },
   birds: { 4: undefined, 6: undefined },
-  surroundings: () => ({}),
+  sessionEvidence: () => ({}),
   planProblems: [],
   rejected: [],
   parts: [],
@@ -66,6 +66,6 @@ export const session = (neighbor: string, over: Partial<BirdSession>): BirdSessi
   imported: 0,
   exported: 0,
   updatesReceived: 0,
-  isAwaited: false,
+  isRecoveryPending: false,
   ...over,
 });

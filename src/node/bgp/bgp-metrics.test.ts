@@ -29,7 +29,7 @@ const session = (
   imported: 7,
   exported: 3,
   updatesReceived: 9,
-  isAwaited: false,
+  isRecoveryPending: false,
   ...over,
 });
 const bird: BirdFacts = {
@@ -45,7 +45,7 @@ const bird: BirdFacts = {
   routes: [],
 };
 
-test("BGP metrics: sessions by state, routes by peer, and a BIRD that does not answer", async () => {
+test("BGP metrics contain sessions by state, routes by peer, and a BIRD that does not respond", async () => {
   const abort = new AbortController();
   const listening = Promise.withResolvers<number>();
   const serving = serveBgpMetrics(
@@ -72,7 +72,7 @@ test("BGP metrics: sessions by state, routes by peer, and a BIRD that does not a
   await serving;
 });
 
-test("a session's protocol error is remembered from BIRD's log", async () => {
+test("a session's protocol error is stored from BIRD's log", async () => {
   expect(parseErrorLine("2026-11-16 02:00:00.000 <RMT> Global_10_0_0_1: Error: Bad peer AS: 65100")).toEqual({
     session: "Global_10_0_0_1",
     error: "Bad peer AS: 65100",
@@ -105,7 +105,7 @@ test("TCP signature counters are read by name", () => {
   expect(signatureCounts("")).toBeUndefined();
 });
 
-test("an error counts only if the session has not changed its state since", () => {
+test("an error is ignored if the session changed its state later", () => {
   const now = new Date(2026, 0, 2, 10, 0, 0);
   const error = (minutesAgo: number) => ({
     at: new Date(now.getTime() - minutesAgo * 60_000).toISOString(),
@@ -114,7 +114,7 @@ test("an error counts only if the session has not changed its state since", () =
   const cases: readonly [minutesAgo: number, since: string, want: boolean][] = [
     [4, "09:59:00.000", true], // the session was up in between
     [4, "2026-01-02 09:59:00", true],
-    [1, "09:59:00.500", false], // the error is what changed the state
+    [1, "09:59:00.500", false], // the error caused the state change
     [1, "09:00:00", false],
     [1, "2026-01-01", false],
     [4, "23:00:00", false], // yesterday

@@ -1,11 +1,11 @@
-// BGP for Prometheus, asked of BIRD when somebody scrapes.
+// Serves BGP metrics for Prometheus; each scrape queries BIRD.
 import { createServer, type Server } from "node:http";
 import type { BirdSession } from "../../bgp/index.ts";
 import { describeError, type Logger } from "../../lib/log/log.ts";
 import { type MetricLabels, MetricsRegistry } from "../../lib/metrics.ts";
 import { addProcessMetrics } from "../../lib/process/process-metrics.ts";
-import { askBird, type BirdFacts, type Facts } from "./bird-report.ts";
-import { readPlanInForce } from "./session-evidence.ts";
+import { readBirdFacts, type BirdFacts, type Facts } from "./bird-report.ts";
+import { readActivePlan } from "./session-evidence.ts";
 
 const STATES = ["Idle", "Connect", "Active", "OpenSent", "OpenConfirm", "Established", "Close", "Passive", "Down"];
 const TYPES = { mesh: "node-to-node mesh", node: "node specific", global: "global", localWorkload: "local workload" };
@@ -13,7 +13,7 @@ const CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8";
 
 export interface BgpMetricsOptions {
   readonly port: number;
-  /** All addresses when empty. */
+  /** The empty string means all addresses. */
   readonly host: string;
   readonly log: Logger;
   readonly readFacts?: () => Promise<Facts>;
@@ -22,7 +22,8 @@ export interface BgpMetricsOptions {
 
 /** Serves `/metrics` until the signal aborts. */
 export async function serveBgpMetrics(options: BgpMetricsOptions, signal: AbortSignal): Promise<void> {
-  const readFacts = options.readFacts ?? (async () => ({ 4: await ask(4), 6: await ask(6) }));
+  const readFacts =
+    options.readFacts ?? (async () => ({ 4: await readWithoutRoutes(4), 6: await readWithoutRoutes(6) }));
   const started = new Date();
   const server: Server = createServer((request, response) => {
     if (request.url?.split("?")[0] !== "/metrics") {
@@ -36,7 +37,7 @@ export async function serveBgpMetrics(options: BgpMetricsOptions, signal: AbortS
           .end(renderBgpMetrics(facts, started)),
       )
       .catch((error: unknown) => {
-        options.log.warn("BGP metrics could not be read", { error: describeError(error) });
+        options.log.warn("could not collect BGP metrics", { error: describeError(error) });
         response.writeHead(500).end();
       });
   });
@@ -55,8 +56,8 @@ export async function serveBgpMetrics(options: BgpMetricsOptions, signal: AbortS
   }
 }
 
-/** A table of all routes is not asked for: it may be large, and nothing here needs it. */
-const ask = (version: 4 | 6) => askBird(version, undefined, { routes: false });
+/** The route table may be large, and no metric needs it. */
+const readWithoutRoutes = (version: 4 | 6) => readBirdFacts(version, undefined, { routes: false });
 
 function renderBgpMetrics(facts: Facts, started: Date): string {
   const registry = new MetricsRegistry();
@@ -68,7 +69,7 @@ export function registerBgpMetrics(registry: MetricsRegistry, facts: Facts, star
   const families = ([4, 6] as const).map((version) => ({ version: String(version), facts: facts[version] }));
   const each = (read: (session: BirdSession) => number) =>
     families.flatMap(({ version, facts: bird }) =>
-      known(bird).map((session): [MetricLabels, number] => [
+      knownSessions(bird).map((session): [MetricLabels, number] => [
         {
           ip_version: version,
           peer: session.neighbor ?? session.name,
@@ -84,36 +85,36 @@ export function registerBgpMetrics(registry: MetricsRegistry, facts: Facts, star
 
   gauge(
     "bird_up",
-    "Whether BIRD answers for the IP version.",
+    "Whether BIRD responds for the IP version.",
     perBird((bird) => Number(bird !== undefined)),
   );
   gauge(
     "bird_graceful_restart",
-    "Whether BIRD is recovering from a restart and holds the kernel's routes.",
+    "Whether BIRD is recovering from a restart and keeps the kernel's routes unchanged.",
     perBird((bird) => Number(bird?.status.isRecovering === true)),
   );
   gauge("bgp_peers", "Number of BGP sessions by their state.", () =>
     families.flatMap(({ version, facts: bird }) =>
       STATES.map((status): [MetricLabels, number] => [
         { ip_version: version, status },
-        known(bird).filter(({ bgpState }) => bgpState === status).length,
+        knownSessions(bird).filter(({ bgpState }) => bgpState === status).length,
       ]),
     ),
   );
   gauge("bgp_peer_established", "Whether the session with the peer is established.", () =>
     each(({ bgpState }) => Number(bgpState === "Established")),
   );
-  gauge("bgp_routes_imported", "Routes taken from the peer.", () => each(({ imported }) => imported));
-  gauge("bgp_routes_exported", "Routes told to the peer.", () => each(({ exported }) => exported));
+  gauge("bgp_routes_imported", "Routes accepted from the peer.", () => each(({ imported }) => imported));
+  gauge("bgp_routes_exported", "Routes announced to the peer.", () => each(({ exported }) => exported));
   registry.collect("bgp_route_updates_received", "Route updates received from the peer.", "counter", () =>
     each(({ updatesReceived }) => updatesReceived),
   );
-  gauge("bgp_plan_problems", "Objects left out of the BGP configuration in force.", () => {
-    const plan = readPlanInForce();
+  gauge("bgp_plan_problems", "Objects left out of the active BGP configuration.", () => {
+    const plan = readActivePlan();
     return plan === undefined ? [] : [[{}, plan.problems.length]];
   });
   addProcessMetrics(registry, started);
 }
 
-const known = (bird: BirdFacts | undefined): readonly BirdSession[] =>
+const knownSessions = (bird: BirdFacts | undefined): readonly BirdSession[] =>
   (bird?.sessions ?? []).filter(({ kind }) => kind !== "other");

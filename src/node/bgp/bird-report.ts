@@ -1,4 +1,4 @@
-// What BIRD knows, in the words of CalicoNodeStatus.
+// Reads BIRD's state and converts it to the status of CalicoNodeStatus.
 import {
   BIRD_SOCKETS,
   type BirdRoute,
@@ -18,25 +18,25 @@ export type NodeStatusResource = ResourceOf<"CalicoNodeStatus">;
 export type NodeStatus = NonNullable<NodeStatusResource["status"]>;
 export type StatusClass = NodeStatusResource["spec"]["classes"][number];
 
-/** One family's BIRD; undefined when none answers. */
+/** State of one family's BIRD. */
 export interface BirdFacts {
   readonly status: BirdStatus;
   readonly sessions: readonly BirdSession[];
   readonly routes: readonly BirdRoute[];
 }
 
-/** @param wants without routes it costs little on a router that knows many */
-export async function askBird(
+/** @returns undefined if BIRD does not respond */
+export async function readBirdFacts(
   version: IpVersion,
   sockets = BIRD_SOCKETS,
-  wants: { readonly routes: boolean } = { routes: true },
+  include: { readonly routes: boolean } = { routes: true },
 ): Promise<BirdFacts | undefined> {
   try {
     using control = await connectBird(sockets[version]);
     return {
-      status: parseStatus(await control.ask("show status")),
-      sessions: bgpSessions(parseProtocols(await control.ask("show protocols all"))),
-      routes: wants.routes ? parseRoutes(await control.ask("show route")) : [],
+      status: parseStatus(await control.request("show status")),
+      sessions: bgpSessions(parseProtocols(await control.request("show protocols all"))),
+      routes: include.routes ? parseRoutes(await control.request("show route")) : [],
     };
   } catch (error) {
     if (error instanceof BirdUnreachable) return undefined;
@@ -46,7 +46,7 @@ export async function askBird(
 
 export type Facts = Readonly<Record<IpVersion, BirdFacts | undefined>>;
 
-/** Only the classes asked for are filled in; what a family's BIRD does not tell is left empty. */
+/** Fills in only the requested classes; fields of a family whose BIRD does not respond stay empty. */
 export function statusOf(classes: readonly StatusClass[], facts: Facts, now: Date): NodeStatus {
   const has = (name: StatusClass) => classes.includes(name);
   return {
@@ -57,16 +57,19 @@ export function statusOf(classes: readonly StatusClass[], facts: Facts, now: Dat
       numberNotEstablishedV4: has("BGP") ? established(facts[4], false) : 0,
       numberEstablishedV6: has("BGP") ? established(facts[6], true) : 0,
       numberNotEstablishedV6: has("BGP") ? established(facts[6], false) : 0,
-      ...(has("BGP") && { ...filled("peersV4", peersOf(facts[4])), ...filled("peersV6", peersOf(facts[6])) }),
+      ...(has("BGP") && {
+        ...nonEmptyList("peersV4", peersOf(facts[4])),
+        ...nonEmptyList("peersV6", peersOf(facts[6])),
+      }),
     },
     routes: has("Routes")
-      ? { ...filled("routesV4", routesOf(facts[4])), ...filled("routesV6", routesOf(facts[6])) }
+      ? { ...nonEmptyList("routesV4", routesOf(facts[4])), ...nonEmptyList("routesV6", routesOf(facts[6])) }
       : {},
   };
 }
 
-/** A list that holds nothing is not stored. */
-const filled = <N extends string, T>(name: N, list: T[]): { [P in N]?: T[] } =>
+/** Omits an empty list. */
+const nonEmptyList = <N extends string, T>(name: N, list: T[]): { [P in N]?: T[] } =>
   (list.length === 0 ? {} : { [name]: list }) as { [P in N]?: T[] };
 
 function daemonOf(facts: BirdFacts | undefined) {
@@ -93,7 +96,7 @@ const STATES = ["Idle", "Connect", "Active", "OpenSent", "OpenConfirm", "Establi
 
 function peersOf(facts: BirdFacts | undefined) {
   return peers(facts).map(({ neighbor, name, kind, bgpState, since }) => {
-    const state = STATES.find((known) => known === bgpState); // BIRD's Passive has no word here
+    const state = STATES.find((known) => known === bgpState); // CalicoNodeStatus has no value for BIRD's Passive
     return { peerIP: neighbor ?? name, type: TYPES[kind], since, state };
   });
 }

@@ -1,4 +1,4 @@
-// calico-node -confd: the BGP service as a program of its own, on the datastore or on a Typha in front of it.
+// Implements calico-node -confd: runs the BGP service on the datastore or on Typha.
 import { type BgpPlan, BgpService, birdProcess } from "../../bgp/index.ts";
 import type { Environment } from "../../datastore/index.ts";
 import { describeError, type Logger } from "../../lib/log/log.ts";
@@ -10,13 +10,13 @@ import { runMode } from "../mode.ts";
 import { type NodeDatastore, openNodeDatastore } from "../node-datastore.ts";
 import { nodeName } from "../startup/node-name.ts";
 import { openNodeSyncer } from "../node-syncer.ts";
-import type { PlanInForce } from "./session-evidence.ts";
+import type { ActivePlan } from "./session-evidence.ts";
 import { readSettings } from "../settings.ts";
 import { runUntilSignal } from "../signals.ts";
 
 const RUN_FOLDER = "/var/run/calico";
 
-/** @param options.folder contains the folder `config` for the files of BIRD */
+/** @param options.folder BIRD's configuration is written to its subfolder `config` */
 export function runConfd(options: { readonly once: boolean; readonly folder: string }): Promise<number> {
   const work = async (log: Logger): Promise<void> => {
     await runUntilSignal(async (signal) => {
@@ -25,18 +25,18 @@ export function runConfd(options: { readonly once: boolean; readonly folder: str
       await service.run(signal, { once: options.once });
     });
   };
-  return runMode("the BGP service cannot go on", work, process.env["BGP_LOGSEVERITYSCREEN"]);
+  return runMode("BGP service failed", work, process.env["BGP_LOGSEVERITYSCREEN"]);
 }
 
 async function bgpService(env: Environment, opened: NodeDatastore, folder: string, log: Logger): Promise<BgpService> {
   const settings = readSettings(env);
   const node = nodeName({ env, file: settings.nodenameFile }, log);
   const kubernetes = await findKubernetes(env);
-  const clusterIps = filled(env["CALICO_ADVERTISE_CLUSTER_IPS"])
+  const clusterIps = nonEmpty(env["CALICO_ADVERTISE_CLUSTER_IPS"])
     ?.split(",")
     .map((text) => text.trim());
-  const routerId = filled(env["CALICO_ROUTER_ID"]);
-  log.info("the BGP service starts", { node, folder, typha: typhaSettings(env, BGP_PREFIXES) !== undefined });
+  const routerId = nonEmpty(env["CALICO_ROUTER_ID"]);
+  log.info("starting the BGP service", { node, folder, typha: typhaSettings(env, BGP_PREFIXES) !== undefined });
   return new BgpService({
     nodeName: node,
     kubernetesNodeName: settings.kubernetesNode,
@@ -48,18 +48,18 @@ async function bgpService(env: Environment, opened: NodeDatastore, folder: strin
     },
     endpointStatusFolder: `${RUN_FOLDER}/endpoint-status`,
     kubernetes,
-    secretNamespace: filled(env["NAMESPACE"]) ?? "kube-system",
+    secretNamespace: nonEmpty(env["NAMESPACE"]) ?? "kube-system",
     routerId,
     clusterIps,
     usePodCidr: opened.usesPodCidrs,
     logger: log,
-    onPlan: (made) => tellPlan(made, log),
+    onPlan: (plan) => writeActivePlan(plan, log),
   });
 }
 
-/** For who waits for the first plan, and for who asks what is wrong with the one in force. */
-function tellPlan({ peers, problems }: BgpPlan, log: Logger): void {
-  const inForce: PlanInForce = {
+/** Read by the supervisor, which starts BIRD after the first plan, by `calicoctl node status` and by `calicoctl doctor`. */
+function writeActivePlan({ peers, problems }: BgpPlan, log: Logger): void {
+  const active: ActivePlan = {
     pid: process.pid,
     at: new Date().toISOString(),
     peers: peers.map(({ name, neighbor, sourceAddress, password }) => ({
@@ -71,11 +71,11 @@ function tellPlan({ peers, problems }: BgpPlan, log: Logger): void {
     problems,
   };
   try {
-    replaceFile(BGP_SERVICE_FILE, `${JSON.stringify(inForce)}\n`);
+    replaceFile(BGP_SERVICE_FILE, `${JSON.stringify(active)}\n`);
   } catch (error) {
-    log.warn("what BGP is doing could not be written down", { file: BGP_SERVICE_FILE, error: describeError(error) });
+    log.warn("could not write the active BGP plan", { file: BGP_SERVICE_FILE, error: describeError(error) });
   }
 }
 
-const filled = (text: string | undefined): string | undefined =>
+const nonEmpty = (text: string | undefined): string | undefined =>
   text === undefined || text.trim() === "" ? undefined : text.trim();

@@ -1,13 +1,13 @@
-// Remembers the last protocol error of each BGP session from what BIRD logs: BIRD's own answer keeps only the last error
-// of any sort, and after a refusal that is merely "connection closed". Kept in a file for `calicoctl node status`.
+// Stores the last protocol error of each BGP session from BIRD's log in a file, for `calicoctl node status`. BIRD itself
+// reports only its last error of any type, which after a rejected session is only "connection closed".
 import { readFileSync } from "node:fs";
 import { replaceFile } from "../../lib/files/replace-file.ts";
 import { RUN_FOLDER } from "../supervisor/children.ts";
 
 const SESSION_ERRORS_FILE = `${RUN_FOLDER}/bgp-errors.json`;
-const WRITE_EVERY_MS = 500;
-/** An error older than this says nothing about now. */
-const FORGET_AFTER_MS = 15 * 60_000;
+const WRITE_DELAY_MS = 500;
+/** Older errors are not related to the current state. */
+const MAX_AGE_MS = 15 * 60_000;
 
 export interface SessionError {
   readonly at: string;
@@ -15,14 +15,14 @@ export interface SessionError {
 }
 
 /**
- * `2026-01-01 10:00:00.000 <RMT> Global_10_0_0_1: Error: Bad peer AS: 65100`; what the other side says of us keeps its
- * `Received: `, for the number in it is then ours.
+ * Parses `2026-01-01 10:00:00.000 <RMT> Global_10_0_0_1: Error: Bad peer AS: 65100`. An error that the peer sent keeps
+ * the prefix `Received: `, because its AS number is then that of this node.
  */
 export function parseErrorLine(line: string): { readonly session: string; readonly error: string } | undefined {
-  const [, session, way, error] =
+  const [, session, direction, error] =
     /<\w+> ((?:Global|Node|Mesh|Local_Workload)_\w+): (Error|Received): (.+)$/.exec(line.trimEnd()) ?? [];
   if (session === undefined || error === undefined) return undefined;
-  return { session, error: way === "Received" ? `Received: ${error}` : error };
+  return { session, error: direction === "Received" ? `Received: ${error}` : error };
 }
 
 export class SessionErrors {
@@ -31,22 +31,22 @@ export class SessionErrors {
 
   constructor(readonly file = SESSION_ERRORS_FILE) {}
 
-  onLine(part: string, line: string): void {
-    if (part !== "bird" && part !== "bird6") return;
+  onLine(child: string, line: string): void {
+    if (child !== "bird" && child !== "bird6") return;
     const found = parseErrorLine(line);
     if (found === undefined) return;
     this.#errors.set(found.session, { at: new Date().toISOString(), error: found.error });
-    if (this.#timer === undefined) this.#timer = setTimeout(() => this.#write(), WRITE_EVERY_MS);
+    if (this.#timer === undefined) this.#timer = setTimeout(() => this.#write(), WRITE_DELAY_MS);
   }
 
   #write(): void {
     this.#timer = undefined;
-    const since = Date.now() - FORGET_AFTER_MS;
+    const since = Date.now() - MAX_AGE_MS;
     for (const [session, { at }] of this.#errors) if (Date.parse(at) < since) this.#errors.delete(session);
     try {
       replaceFile(this.file, `${JSON.stringify(Object.fromEntries(this.#errors), undefined, 2)}\n`);
     } catch {
-      // status is then as good as BIRD's own answer
+      // node status then shows only BIRD's own error
     }
   }
 }
@@ -54,7 +54,7 @@ export class SessionErrors {
 export function readSessionErrors(file = SESSION_ERRORS_FILE, now = Date.now()): ReadonlyMap<string, SessionError> {
   try {
     const errors = JSON.parse(readFileSync(file, "utf8")) as Readonly<Record<string, SessionError>>;
-    return new Map(Object.entries(errors).filter(([, { at }]) => Date.parse(at) > now - FORGET_AFTER_MS));
+    return new Map(Object.entries(errors).filter(([, { at }]) => Date.parse(at) > now - MAX_AGE_MS));
   } catch {
     return new Map();
   }
@@ -72,7 +72,7 @@ export function isOlderThanState({ at }: SessionError, since: string, now = new 
   if (date === undefined && time === undefined) return false;
   const today = `${now.getFullYear()}-${pad(now.getMonth() + 1)}-${pad(now.getDate())}`;
   const changedAt = Date.parse(`${date ?? today}T${time ?? "00:00:00"}`); // both are local time
-  // A time of day that is still to come was yesterday's.
+  // a time of day in the future is that of yesterday
   const changedMs = changedAt > now.getTime() + STATE_CHANGE_MS ? changedAt - 86_400_000 : changedAt;
   return Date.parse(at) < changedMs - STATE_CHANGE_MS;
 }

@@ -1,8 +1,7 @@
-// Answers CalicoNodeStatus resources that ask about this node: once, or every so many seconds. What did not change is not
-// written.
+// Updates the CalicoNodeStatus resources of this node, once or periodically. An unchanged status is not written.
 import { Client, Conflict, type Datastore, type Environment, NotFound } from "../../datastore/index.ts";
 import { describeError, type Logger } from "../../lib/log/log.ts";
-import { askBird, type Facts, type NodeStatus, type NodeStatusResource, statusOf } from "./bird-report.ts";
+import { readBirdFacts, type Facts, type NodeStatus, type NodeStatusResource, statusOf } from "./bird-report.ts";
 import { openNodeSyncer } from "../node-syncer.ts";
 
 export interface StatusReporterOptions {
@@ -26,9 +25,9 @@ export async function reportStatus(options: StatusReporterOptions, signal: Abort
         for (const { key, value } of updates) {
           if (key.type !== "resource" || key.kind !== "CalicoNodeStatus") continue;
           const resource = value as NodeStatusResource | undefined;
-          const isOurs = resource?.spec.node === options.node;
+          const isThisNode = resource?.spec.node === options.node;
           const known = reporters.get(key.name);
-          if (!isOurs) {
+          if (!isThisNode) {
             known?.stop();
             reporters.delete(key.name);
           } else if (known === undefined) reporters.set(key.name, new Reporter(key.name, resource, options));
@@ -41,7 +40,7 @@ export async function reportStatus(options: StatusReporterOptions, signal: Abort
   for (const reporter of reporters.values()) reporter.stop();
 }
 
-/** One resource's answers. */
+/** Updates the status of one resource. */
 class Reporter {
   #spec = "";
   #timer: ReturnType<typeof setInterval> | undefined;
@@ -56,7 +55,7 @@ class Reporter {
     this.update(resource);
   }
 
-  /** Our own writes come back here: only a changed question counts. */
+  /** Reports again only if the spec changed: the reporter's own status writes arrive here too. */
   update({ spec }: NodeStatusResource): void {
     const text = JSON.stringify(spec);
     if (text === this.#spec) return;
@@ -72,12 +71,12 @@ class Reporter {
     clearInterval(this.#timer);
   }
 
-  /** One after the other, never two at once. */
+  /** Chained, so that no two writes run at the same time. */
   #report(): void {
     this.#running = this.#running
       .then(() => this.#write())
       .catch((error: unknown) => {
-        this.options.log.warn("a node status could not be written", { name: this.name, error: describeError(error) });
+        this.options.log.warn("could not write a CalicoNodeStatus", { name: this.name, error: describeError(error) });
       });
   }
 
@@ -99,12 +98,12 @@ class Reporter {
   }
 }
 
-const readFacts = async (): Promise<Facts> => ({ 4: await askBird(4), 6: await askBird(6) });
+const readFacts = async (): Promise<Facts> => ({ 4: await readBirdFacts(4), 6: await readBirdFacts(6) });
 
-/** But for the time. */
+/** Compares everything except the time. */
 function isSame(before: NodeStatus | undefined, after: NodeStatus): boolean {
   if (before?.lastUpdated === undefined || before.lastUpdated === null) return false;
   const { lastUpdated: _, ...old } = before;
   const { lastUpdated: __, ...now } = after;
-  return Bun.deepEquals(old, now); // what is not there and what is undefined are the same
+  return Bun.deepEquals(old, now); // deepEquals treats missing and undefined fields as equal
 }

@@ -1,15 +1,15 @@
-// calico-node -show-status: what BIRD knows, for people, both families.
+// Implements calico-node -show-status: prints BIRD's state as tables.
 import type { IpVersion } from "../../lib/ip/ip.ts";
 import { formatBoxTable } from "../../lib/terminal/table.ts";
-import { askBird, type BirdFacts, peers, statusOf } from "./bird-report.ts";
+import { readBirdFacts, type BirdFacts, peers, statusOf } from "./bird-report.ts";
 
 export async function main(): Promise<number> {
-  for (const version of [4, 6] as const) console.log(describeBird(version, await askBird(version)));
+  for (const version of [4, 6] as const) console.log(describeBird(version, await readBirdFacts(version)));
   return 0;
 }
 
 export function describeBird(version: IpVersion, facts: BirdFacts | undefined): string {
-  if (facts === undefined) return `IPv${version}: BIRD does not answer.\n`;
+  if (facts === undefined) return `IPv${version}: BIRD does not respond.\n`;
   const { agent, bgp, routes } = statusOf(["Agent", "BGP", "Routes"], { 4: facts, 6: undefined }, new Date());
   const { status } = facts;
   return [

@@ -43,7 +43,7 @@ const facts: BirdFacts = {
 const both: Facts = { 4: facts, 6: undefined };
 const now = new Date("2026-01-01T10:00:00.123Z");
 
-test("NB-143 BIRD's own state, and that of a family whose BIRD is silent", () =>
+test("NB-143 BIRD's state, and that of a family whose BIRD does not respond", () =>
   expect(statusOf(["Agent"], both, now)).toEqual({
     lastUpdated: "2026-01-01T10:00:00Z",
     agent: {
@@ -60,7 +60,7 @@ test("NB-143 BIRD's own state, and that of a family whose BIRD is silent", () =>
     routes: {},
   }));
 
-test("NB-143 peers by type and state; local workloads are none", () =>
+test("NB-143 peers by type and state, without local workloads", () =>
   expect(statusOf(["BGP"], both, now).bgp).toEqual({
     numberEstablishedV4: 1,
     numberNotEstablishedV4: 2,
@@ -73,7 +73,7 @@ test("NB-143 peers by type and state; local workloads are none", () =>
     ],
   }));
 
-test("NB-143 routes with where they were learned", () => {
+test("NB-143 routes with their source", () => {
   const { routesV4 } = statusOf(["Routes"], both, now).routes ?? {};
   expect(routesV4).toEqual([
     {
@@ -114,18 +114,18 @@ test("NB-143 routes with where they were learned", () => {
   ] as never);
 });
 
-test("NB-143 who asks about this node gets an answer, once or again; others none", async () => {
+test("NB-143 the status of resources for this node is written once or periodically; resources of other nodes are ignored", async () => {
   const store = await openSqliteInMemory();
   const client = new Client(store);
-  const ask = (name: string, node: string, updatePeriodSeconds: number) =>
+  const createStatus = (name: string, node: string, updatePeriodSeconds: number) =>
     client.create({
       apiVersion: API_VERSION,
       kind: "CalicoNodeStatus",
       metadata: { name },
       spec: { node, classes: ["Agent", "BGP"], updatePeriodSeconds },
     });
-  await ask("once", "n1", 0);
-  await ask("elsewhere", "n2", 1);
+  await createStatus("once", "n1", 0);
+  await createStatus("elsewhere", "n2", 1);
   let current: Facts = both;
   let reads = 0;
   const controller = new AbortController();
@@ -137,11 +137,11 @@ test("NB-143 who asks about this node gets an answer, once or again; others none
   const status = async (name: string) => (await client.get({ kind: "CalicoNodeStatus", name })).status;
   await eventually(async () => (await status("once"))?.agent?.birdV4?.state === "Ready");
   expect((await status("elsewhere"))?.lastUpdated ?? null).toBeNull();
-  await ask("again", "n1", 1);
+  await createStatus("again", "n1", 1);
   await eventually(async () => (await status("again"))?.bgp?.numberEstablishedV4 === 1);
   const before = (await client.get({ kind: "CalicoNodeStatus", name: "again" })).metadata.resourceVersion;
   const [seen] = [reads];
-  await eventually(async () => reads > seen); // a round without news
+  await eventually(async () => reads > seen); // one round without changes
   expect((await client.get({ kind: "CalicoNodeStatus", name: "again" })).metadata.resourceVersion).toBe(before!);
   current = { 4: undefined, 6: undefined };
   await eventually(async () => (await status("again"))?.agent?.birdV4?.state === "NotReady");
@@ -156,5 +156,5 @@ test("NB-144 tables of status, peers and routes", () => {
   expect(text).toContain("| Ready | Version | RouteID   | ServerTime");
   expect(text).toContain("| 192.0.2.3    | GlobalPeer | start | 2026-01-01 10:00:00.000 | Passive     |");
   expect(text).toContain("| 10.0.0.0/26  | N/A         | blackhole | Static");
-  expect(describeBird(6, undefined)).toContain("does not answer");
+  expect(describeBird(6, undefined)).toContain("does not respond");
 });

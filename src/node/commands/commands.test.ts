@@ -13,7 +13,7 @@ const component = (words: readonly string[]) => exitCodeOf(COMPONENT, words);
 const health = (words: readonly string[]) => exitCodeOf(HEALTH, words);
 const node = (words: readonly string[]) => exitCodeOf(NODE, words);
 
-test("NB-016 the host's folders are made for the node's user alone", () => {
+test("NB-016 the host's folders are created for the user of the node only", () => {
   const root = mkdtempSync(join(tmpdir(), "hostpath-"));
   try {
     mkdirSync(join(root, "var/log/calico/cni"), { recursive: true });
@@ -30,7 +30,7 @@ test("NB-016 the host's folders are made for the node's user alone", () => {
   }
 });
 
-test("NB-014 calico health asks any program of ours over HTTP", async () => {
+test("NB-014 calico health requests any program's health endpoint", async () => {
   const paths: string[] = [];
   let status = 204;
   const server = createServer((request, response) => {
@@ -55,7 +55,7 @@ test("NB-014 calico health asks any program of ours over HTTP", async () => {
     expect(await health(bad)).toBe(2);
 });
 
-test("NB-002 a part or mode that is not there is named", async () => {
+test("NB-002 an unknown part is a usage error", async () => {
   expect(await component([])).toBe(0); // prints its help
   expect(await component(["toString"])).toBe(2);
   expect(await component(["node", "nonsense"])).toBe(2);
@@ -63,7 +63,7 @@ test("NB-002 a part or mode that is not there is named", async () => {
   expect(await component(["node", "version"])).toBe(0);
 });
 
-test("NB-001 a word that means nothing ends with the usage, whatever stands beside it", async () => {
+test("NB-001 an unknown flag or argument is a usage error, whatever else is given", async () => {
   for (const words of [
     ["-startup", "-bogus"],
     ["-confd", "-bogus=1"],
@@ -80,7 +80,7 @@ test("NB-001 a word that means nothing ends with the usage, whatever stands besi
   expect(await node(["--v"])).toBe(0);
 });
 
-test("NB-053 the token of the CNI plugin cannot be renewed where there is no Kubernetes, which is no success", async () => {
+test("NB-053 renewing the CNI plugin's token without Kubernetes fails", async () => {
   expect(process.env["KUBERNETES_SERVICE_HOST"]).toBeUndefined();
   expect(await node(["-monitor-token"])).toBe(1);
 });

@@ -1,4 +1,4 @@
-// The small modes of calico-node: each does one thing by its flag.
+// Implements the small modes of calico-node.
 import { chownSync, mkdirSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { keepTokenFresh } from "../../cni/index.ts";
@@ -14,7 +14,7 @@ import { CNI_KUBECONFIG, readSettings } from "../settings.ts";
 import { runUntilSignal } from "../signals.ts";
 import { reportStatus } from "../bgp/status-reporter.ts";
 
-/** `-felix-live`, `-bird-ready`, …: exit 0 when all asked for are fine. */
+/** `-felix-live`, `-bird-ready`, …: returns 0 if all requested checks succeed. */
 export async function health(checks: readonly Check[], thresholdMs: number): Promise<number> {
   const fault = await probeAll(
     CHECKS.filter((check) => checks.includes(check)),
@@ -26,7 +26,7 @@ export async function health(checks: readonly Check[], thresholdMs: number): Pro
 }
 
 export function monitor(): Promise<number> {
-  return runMode("the node's addresses cannot be watched", async (log) => {
+  return runMode("address monitor failed", async (log) => {
     const settings = readSettings(process.env);
     const name = nodeName({ env: process.env, file: settings.nodenameFile }, log);
     await runUntilSignal(async (signal) => {
@@ -36,9 +36,9 @@ export function monitor(): Promise<number> {
   });
 }
 
-/** `-status-reporter`: answers who asks about this node. */
+/** `-status-reporter`: updates the CalicoNodeStatus resources of this node. */
 export function statusReporter(): Promise<number> {
-  return runMode("the node's status cannot be reported", async (log) => {
+  return runMode("status reporter failed", async (log) => {
     const node = process.env["NODENAME"] ?? "";
     if (node === "") throw new NodeFailure("NODENAME environment is not set");
     await runUntilSignal(async (signal) => {
@@ -48,20 +48,22 @@ export function statusReporter(): Promise<number> {
   });
 }
 
-/** `-monitor-token`: the CNI plugin's credentials on the host, renewed before they run out. */
+/** `-monitor-token`: renews the CNI plugin's credentials on the host before they expire. */
 export function monitorToken(): Promise<number> {
-  return runMode("the CNI plugin's token cannot be renewed", (log) =>
+  return runMode("could not renew the CNI plugin's token", (log) =>
     runUntilSignal(async (signal) => {
       await keepTokenFresh({ env: process.env, log, signal, path: CNI_KUBECONFIG });
       if (!signal.aborted)
-        throw new NodeFailure("there is no Kubernetes here: KUBERNETES_SERVICE_HOST and _PORT are not set");
+        throw new NodeFailure(
+          "no Kubernetes API server configured: set KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT",
+        );
     }),
   );
 }
 
-/** `-complete-startup`: then sleeps, since whoever runs it would start it again. */
+/** `-complete-startup`: does not exit when done, because a container that exits is restarted. */
 export function complete(): Promise<number> {
-  return runMode("the start could not be completed", async (log) => {
+  return runMode("could not complete the startup", async (log) => {
     const settings = readSettings(process.env);
     const name = nodeName({ env: process.env, file: settings.nodenameFile }, log);
     await runUntilSignal(async (signal) => {
@@ -71,19 +73,19 @@ export function complete(): Promise<number> {
   });
 }
 
-/** `-shutdown`: whoever runs it stops the node anyway, so it always goes well. */
+/** `-shutdown`: returns 0 even on failure, because the node stops anyway. */
 export async function shutdown(): Promise<number> {
-  await runMode("shutdown was not told", async (log) => {
+  await runMode("could not report the shutdown", async (log) => {
     const settings = readSettings(process.env);
     await shutDown(settings, nodeName({ env: process.env, file: settings.nodenameFile }, log), log);
   });
   return 0;
 }
 
-/** `-hostpath-init`: the host's folders, for a node that does not run as root. */
+/** `-hostpath-init`: creates the host's folders for a calico-node that does not run as root. */
 export function hostpathInit(text = process.env["NODE_USER_ID"] ?? "1000", root = "/"): number {
   const user = /^\d+$/.test(text) ? Number(text) : Number.NaN;
-  if (Number.isNaN(user)) throw new NodeFailure(`NODE_USER_ID=${text} is no user id`);
+  if (Number.isNaN(user)) throw new NodeFailure(`NODE_USER_ID=${text} is not a user ID`);
   for (const folder of ["var/lib/calico", "var/run/calico", "var/log/calico"]) {
     const path = join(root, folder);
     mkdirSync(path, { recursive: true, mode: 0o700 });

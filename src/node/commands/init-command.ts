@@ -1,6 +1,6 @@
-// `-init`: what must be mounted on the host before a node that keeps eBPF objects starts. Run in a container, the mounts are
-// made in the mount namespace of the host's first process, which is given as /initproc. Exit 2 bpffs, 3 cgroup2, 4 the way
-// to the API server; with `-best-effort` it is told and the exit is 0.
+// Implements calico-node -init: mounts bpffs and cgroup2 on the host. In a container, it mounts them in the mount namespace
+// of the host's first process, which must be mounted at /initproc. Exit codes: 2 bpffs, 3 cgroup2, 4 access to the API
+// server; with `-best-effort`, failures are logged and the exit code is 0.
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
 import { parseMountinfo } from "../../kernel/index.ts";
@@ -21,8 +21,8 @@ const MOUNTS: readonly Mount[] = [
 
 export function prepareHost({ isBestEffort }: { readonly isBestEffort: boolean }): number {
   const log = nodeLogger(process.env["CALICO_STARTUP_LOGLEVEL"]);
-  const fail = (what: string, error: string, exit: number) => {
-    log.error("the host could not be prepared", { what, error });
+  const fail = (step: string, error: string, exit: number) => {
+    log.error("could not prepare the host", { step, error });
     return isBestEffort ? 0 : exit;
   };
   for (const mount of MOUNTS) {
@@ -33,31 +33,33 @@ export function prepareHost({ isBestEffort }: { readonly isBestEffort: boolean }
   const { KUBERNETES_SERVICE_IPS_PORTS: services = "", KUBERNETES_APISERVER_ENDPOINTS: endpoints = "" } = process.env;
   if (services !== "" && endpoints !== "")
     return fail(
-      "the way to the API server by eBPF",
-      "this build has no eBPF dataplane; let kube-proxy run, or set KUBERNETES_SERVICE_HOST to an endpoint",
+      "access to the API server through eBPF",
+      "calico-ts has no eBPF dataplane; run kube-proxy, or set KUBERNETES_SERVICE_HOST to an endpoint",
       EXIT.network,
     );
   return 0;
 }
 
-/** Undefined when it is there, or what was in the way. */
+/** Returns the error, or undefined if the file system is mounted. */
 function ensureMounted({ type, at }: Mount): string | undefined {
-  const isInside = existsSync(HOST);
-  const enter = isInside
+  const isInContainer = existsSync(HOST);
+  const enter = isInContainer
     ? ["nsenter", `--mount=${HOST}/mnt`, ...(type === "cgroup2" ? [`--cgroup=${HOST}/cgroup`] : []), "--"]
     : [];
   const run = (...command: string[]) => {
     const [program = "", ...args] = [...enter, ...command];
     return spawnSync(program, args, { encoding: "utf8" });
   };
-  const mounts = isInside ? run("cat", "/proc/self/mountinfo").stdout : readFileSync("/proc/self/mountinfo", "utf8");
+  const mounts = isInContainer
+    ? run("cat", "/proc/self/mountinfo").stdout
+    : readFileSync("/proc/self/mountinfo", "utf8");
   if (isMounted(mounts ?? "", type, at)) return undefined;
-  run("mkdir", "-p", at); // what is in its way shows when mounting
+  run("mkdir", "-p", at); // if this fails, mount reports why
   const { status, stderr, error } = run("mount", "-t", type, type === "bpf" ? "bpffs" : "none", at);
-  return status === 0 ? undefined : (error?.message ?? stderr.trim()) || `mount ended with ${status}`;
+  return status === 0 ? undefined : (error?.message ?? stderr.trim()) || `mount exited with ${status}`;
 }
 
-/** A later mount over the same place hides the earlier: the last one counts. */
+/** A later mount at the same path hides the earlier one, so only the last counts. */
 export function isMounted(mountinfo: string, type: string, at: string): boolean {
   return parseMountinfo(mountinfo).findLast(({ mountPoint }) => mountPoint === at)?.type === type;
 }

@@ -1,4 +1,4 @@
-// Probes against a real HTTP server and a socket that answers as BIRD does.
+// Tests the probes against a real HTTP server and a socket that replies like BIRD.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { createServer, type Server } from "node:http";
@@ -74,7 +74,7 @@ function written(name: string, ageMs: number): void {
   utimesSync(join(folder, name), at, at);
 }
 
-test("NB-010 Felix is asked over HTTP, by host and port of the environment", async () => {
+test("NB-010 Felix is probed over HTTP at the host and port of the environment", async () => {
   for (const check of ["felix-live", "felix-ready"] as Check[]) {
     healthStatus = 204;
     expect(await probe(check, options())).toBeUndefined();
@@ -82,25 +82,25 @@ test("NB-010 Felix is asked over HTTP, by host and port of the environment", asy
     expect(await probe(check, options())).toContain("HTTP status 503");
   }
   expect(await probe("felix-live", options({ FELIX_HEALTHPORT: "1" }))).toContain("not live");
-  expect(await probe("felix-live", options({ FELIX_HEALTHPORT: "x" }))).toContain("is no port");
+  expect(await probe("felix-live", options({ FELIX_HEALTHPORT: "x" }))).toContain("is not a port number");
 });
 
-test("NB-011 BIRD lives when its service and it run and it answers", async () => {
+test("NB-011 BIRD is live if it and the BGP service run and it responds", async () => {
   replies["show status"] = STATUS(new Date());
   supervise({ name: "confd" }, { name: "bird" }, { name: "bird6" });
   expect(await probe("bird-live", options())).toBeUndefined();
   supervise({ name: "confd", state: "failing" }, { name: "bird" });
   expect(await probe("bird-live", options())).toContain("confd is not live: it is failing");
   supervise({ name: "confd" }, { name: "bird", pid: 2 ** 22 + 1 });
-  expect(await probe("bird-live", options())).toContain("is gone");
+  expect(await probe("bird-live", options())).toContain("has exited");
   supervise({ name: "confd" }, { name: "bird6" });
-  await expect(probe("bird6-live", options())).rejects.toThrow("does not answer");
-  expect(await probeAll(["bird6-live"], options())).toContain("does not answer");
+  await expect(probe("bird6-live", options())).rejects.toThrow("does not respond");
+  expect(await probeAll(["bird6-live"], options())).toContain("does not respond");
   rmSync(join(folder, "supervisor.json"));
-  expect(await probe("bird-live", options())).toContain("left no word");
+  expect(await probe("bird-live", options())).toContain("cannot read the supervisor state");
 });
 
-test("NB-012 ready is about this node: configuration written and applied, whatever peers do", async () => {
+test("NB-012 a node is ready if BIRD's configuration is written and applied, regardless of its peers", async () => {
   nodename(1000);
   written("bird.cfg", 60_000);
   replies["show status"] = STATUS(new Date());
@@ -114,7 +114,7 @@ test("NB-012 ready is about this node: configuration written and applied, whatev
   expect(await probe("bird-ready", options())).toContain("startup has not finished");
 });
 
-test("NB-012 by the original's rule: at first every peer, later one", async () => {
+test("NB-012 with Calico's rule, at first all peers must be established, later one", async () => {
   const peers = options({ CALICO_BIRD_READY: "peers" });
   replies["show status"] = STATUS(new Date());
   nodename(1000);
@@ -128,7 +128,7 @@ test("NB-012 by the original's rule: at first every peer, later one", async () =
   expect(await probe("bird-ready", peers)).toBeUndefined();
 });
 
-test("NB-013 a graceful restart in progress is not ready while neighbours that are there have yet to speak", async () => {
+test("NB-013 during graceful restart, a node is not ready until its connected peers have sent their routes", async () => {
   written("bird.cfg", 60_000);
   nodename(1000);
   const recovering = (bootedSecondsAgo: number) =>
@@ -136,22 +136,22 @@ test("NB-013 a graceful restart in progress is not ready while neighbours that a
       /Last reboot on .*/,
       `Last reboot on ${localTime(new Date(new Date(2026, 0, 1).getTime() - bootedSecondsAgo * 1000))}`,
     );
-  const awaited = (...states: string[]) =>
+  const pending = (...states: string[]) =>
     PROTOCOLS(...states).replaceAll(
       /( {5}Local AS: .*\n)/g,
       "$1   Channel ipv4\n     State:          UP\n     GR recovery:    pending waiting\n",
     );
-  // BIRD has only just begun: whoever is not there may be on the way.
+  // BIRD started recently: peers that are not connected may still connect.
   replies["show status"] = recovering(3);
-  replies["show protocols all"] = awaited("Active", "Established");
+  replies["show protocols all"] = pending("Active", "Established");
   expect(await probe("bird-ready", options())).toContain("waiting for 192.0.2.2,192.0.2.3");
-  // All had their time: one that is down does not make this node unready, one that is up and not done does.
+  // Later, a disconnected peer does not make this node unready; a connected peer that has not sent all routes does.
   replies["show status"] = recovering(12);
   expect(await probe("bird-ready", options())).toEndWith("graceful restart in progress: waiting for 192.0.2.3");
-  replies["show protocols all"] = awaited("Active", "Passive");
+  replies["show protocols all"] = pending("Active", "Passive");
   expect(await probe("bird-ready", options())).toBeUndefined();
-  // By the original's rule it is not, until the node is old.
-  replies["show protocols all"] = awaited("Established");
+  // With Calico's rule the node is not ready during the first 30 seconds after its startup.
+  replies["show protocols all"] = pending("Established");
   expect(await probe("bird-ready", options({ CALICO_BIRD_READY: "peers" }))).toContain("graceful restart in progress");
   nodename(60_000);
   expect(await probe("bird-ready", options())).toBeUndefined();

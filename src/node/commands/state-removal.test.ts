@@ -49,7 +49,7 @@ class Scratch implements Disposable {
   }
 }
 
-test("planRemoval: databases and the files next to them stay, by name or by their header", () => {
+test("planRemoval: keeps databases, found by name or header, and the files next to them", () => {
   using scratch = new Scratch();
   for (const name of ["calico.db", "calico.db-wal", "calico.db-shm", "calico.db-changed"])
     scratch.file(`state/${name}`);
@@ -71,7 +71,7 @@ test("planRemoval: databases and the files next to them stay, by name or by thei
   expect(keptByPurge).toEqual([]);
 });
 
-test("planRemoval: an empty file under the configured name of the datastore stays", () => {
+test("planRemoval: keeps an empty file with the configured name of the datastore", () => {
   using scratch = new Scratch();
   scratch.file("state/run/store");
   scratch.file("state/run/store-changed");
@@ -83,7 +83,7 @@ test("planRemoval: an empty file under the configured name of the datastore stay
   });
 });
 
-test("planRemoval: links are deleted, not followed, unless they lead to the datastore", () => {
+test("planRemoval: deletes links without following them, except links to the datastore", () => {
   using scratch = new Scratch();
   scratch.file("elsewhere/data/calico.db", DATABASE);
   scratch.file("elsewhere/logs/felix.log");
@@ -103,7 +103,7 @@ test("planRemoval: links are deleted, not followed, unless they lead to the data
   });
 });
 
-test("planRemoval: mount points stay with all below them, also when purging", () => {
+test("planRemoval: keeps mount points and everything below them, even with purge", () => {
   using scratch = new Scratch();
   scratch.file("state/shared/calico.db", DATABASE);
   scratch.file("state/a/volume/data");
@@ -119,7 +119,7 @@ test("planRemoval: mount points stay with all below them, also when purging", ()
     });
 });
 
-test("planRemoval: a datastore elsewhere is purged only on the mount of the state folder", () => {
+test("planRemoval: purges a datastore outside the state folder only if both are on the same mount", () => {
   using scratch = new Scratch();
   scratch.file("state/nodename");
   scratch.file("elsewhere/calico.db", DATABASE);

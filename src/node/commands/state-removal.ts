@@ -1,4 +1,4 @@
-// Decides what `calico-node -uninstall` deletes from Calico's state folders. Two things always stay: mount points with
+// Decides what `calico-node -uninstall` deletes from Calico's state folders. Two things are never deleted: mount points with
 // everything below them, because their data may belong to other hosts, and, without `purge`, every SQLite database.
 import { existsSync, lstatSync, readdirSync, realpathSync, statSync } from "node:fs";
 import { dirname, join } from "node:path";
@@ -16,7 +16,7 @@ export interface RemovalPlan {
 export interface Kept {
   readonly path: string;
   readonly kind: "datastore" | "mount point";
-  /** Why `purge` does not apply. */
+  /** Set if `purge` does not apply, because the file is on another mount. */
   readonly isOnOtherMount: boolean;
 }
 
@@ -80,7 +80,7 @@ export function planRemoval(options: RemovalOptions): RemovalPlan {
   return { files, directories, purged, kept };
 }
 
-/** Whether a symbolic link is needed to reach the datastore under the name that is configured. */
+/** Whether `link` is, or leads to a parent directory of, the configured datastore. */
 function leadsTo(datastore: string | undefined, link: string): boolean {
   if (datastore === undefined || !existsSync(link)) return false;
   const target = realpathSync(link);

@@ -17,7 +17,7 @@ const node = (name: string, ipv4Address: string) => ({
   spec: { bgp: { ipv4Address } },
 });
 
-test("NB-052 the Node follows the environment and the host, and is written only then", async () => {
+test("NB-052 the Node is written if the environment or the host changed, and only then", async () => {
   const store = await openSqliteInMemory();
   const client = new Client(store);
   await client.create(node("n1", "192.0.2.1/24"));
@@ -27,12 +27,12 @@ test("NB-052 the Node follows the environment and the host, and is written only 
   expect(await checkAddresses(client, "n1", settings, silentLogger)).toBe(false);
   await client.create(node("other", "192.0.2.8/24"));
   const taken = readSettings({ IP: "192.0.2.8/24" });
-  await expect(checkAddresses(client, "n1", taken, silentLogger)).rejects.toThrow("Node other has 192.0.2.8 too");
-  await expect(checkAddresses(client, "gone", settings, silentLogger)).rejects.toThrow("there is no Node gone");
+  await expect(checkAddresses(client, "n1", taken, silentLogger)).rejects.toThrow("Node other also has 192.0.2.8");
+  await expect(checkAddresses(client, "gone", settings, silentLogger)).rejects.toThrow("Node gone does not exist");
   await store.close();
 });
 
-test("NB-052 the loop goes on after a failure and ends when told", async () => {
+test("NB-052 the loop continues after a failure and ends when aborted", async () => {
   const store = await openSqliteInMemory();
   const client = new Client(store);
   const settings = { ...readSettings({ IP: "192.0.2.7/24" }), pollIntervalMs: 5 };
@@ -48,31 +48,31 @@ test("NB-052 the loop goes on after a failure and ends when told", async () => {
   await store.close();
 });
 
-test("NB-052 what every look finds again is told once", async () => {
+test("NB-052 a warning repeated in each round is logged once", async () => {
   const store = await openSqliteInMemory();
   const client = new Client(store);
   await client.create(node("n1", "192.0.2.7/24"));
-  const told: string[] = [];
-  const log = createLogger({ level: "debug", write: ({ message }) => told.push(message) });
-  let looks = 0;
-  const settings = { ...readSettings({ IP: "192.0.2.7/24" }), pollIntervalMs: 2 }; // an address this host does not have
+  const logged: string[] = [];
+  const log = createLogger({ level: "debug", write: ({ message }) => logged.push(message) });
+  let rounds = 0;
+  const settings = { ...readSettings({ IP: "192.0.2.7/24" }), pollIntervalMs: 2 }; // no interface of this host has it
   const counting = new Proxy(store, {
     get: (target, name) => {
-      if (name === "get") looks++;
+      if (name === "get") rounds++;
       const value: unknown = Reflect.get(target, name);
       return typeof value === "function" ? value.bind(target) : value;
     },
   });
   const controller = new AbortController();
   const running = monitorAddresses(counting, "n1", settings, log, controller.signal);
-  await eventually(() => looks >= 5);
+  await eventually(() => rounds >= 5);
   controller.abort();
   await running;
-  expect(told.filter((message) => message.includes("on no interface"))).toHaveLength(1);
+  expect(logged.filter((message) => message.includes("no interface of this host"))).toHaveLength(1);
   await store.close();
 });
 
-test("NB-051 a shutdown leaves its time, also where there is no Kubernetes", async () => {
+test("NB-051 shutdown writes a timestamp, also without Kubernetes", async () => {
   const folder = mkdtempSync(join(tmpdir(), "shutdown-"));
   const file = join(folder, "lib/shutdownTS");
   await shutDown(readSettings({ CALICO_SHUTDOWN_TIMESTAMP_FILE: file }), "n1", silentLogger);

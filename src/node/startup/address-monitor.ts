@@ -1,4 +1,4 @@
-// Keeps the Node's addresses equal to the host's: looks again every now and then, and writes what changed.
+// Keeps the Node resource's addresses up to date: detects them periodically and writes changes.
 import { Client, Conflict, type Datastore } from "../../datastore/index.ts";
 import { createLogger, describeError, type Logger, type LogRecord } from "../../lib/log/log.ts";
 import { pause } from "../../lib/retry.ts";
@@ -19,30 +19,30 @@ export async function monitorAddresses(
   signal: AbortSignal,
 ): Promise<void> {
   const client = new Client(store, { log });
-  const news = newsOnly(log);
+  const changes = logChangesOnly(log);
   while (!signal.aborted) {
     await pause(settings.pollIntervalMs, signal);
     if (signal.aborted) return;
     try {
-      await checkAddresses(client, node, settings, news.log);
+      await checkAddresses(client, node, settings, changes.log);
     } catch (error) {
-      news.log.warn("the node's addresses could not be checked", { error: describeError(error) });
+      changes.log.warn("could not check the node's addresses", { error: describeError(error) });
     }
-    news.tell();
+    changes.endRound();
   }
 }
 
-/** What was found at the look before too is not told again. */
-function newsOnly(log: Logger): { readonly log: Logger; tell(): void } {
-  let found: LogRecord[] = [];
-  let before = new Set<string>();
+/** Suppresses records that were also logged in the previous round. */
+function logChangesOnly(log: Logger): { readonly log: Logger; endRound(): void } {
+  let records: LogRecord[] = [];
+  let previous = new Set<string>();
   const textOf = ({ level, message, fields }: LogRecord) => JSON.stringify([level, message, fields]);
   return {
-    log: createLogger({ level: "debug", write: (record) => found.push(record) }),
-    tell: () => {
-      for (const record of found) if (!before.has(textOf(record))) log[record.level](record.message, record.fields);
-      before = new Set(found.map(textOf));
-      found = [];
+    log: createLogger({ level: "debug", write: (record) => records.push(record) }),
+    endRound: () => {
+      for (const record of records) if (!previous.has(textOf(record))) log[record.level](record.message, record.fields);
+      previous = new Set(records.map(textOf));
+      records = [];
     },
   };
 }
@@ -56,7 +56,7 @@ export async function checkAddresses(
 ): Promise<boolean> {
   for (let attempt = 1; ; attempt++) {
     const node = await findNode(client, name);
-    if (node === undefined) throw new NodeFailure(`there is no Node ${name}`);
+    if (node === undefined) throw new NodeFailure(`Node ${name} does not exist`);
     const api = await findKubernetes(settings.env);
     const facts = api === undefined ? undefined : await readFacts(api, settings.kubernetesNode ?? name);
     const { spec, changed } = await configureAddresses(node.spec, {
@@ -74,11 +74,11 @@ export async function checkAddresses(
         others.map((other) => ({ name: other.metadata.name, spec: other.spec })),
       );
       if (conflict !== undefined)
-        throw new NodeFailure(`Node ${conflict.node} has ${conflict.address} too: this node keeps its old address`);
+        throw new NodeFailure(`Node ${conflict.node} also has ${conflict.address}; this node keeps its old address`);
     }
     try {
       await client.update({ ...node, spec });
-      log.info("the node's addresses changed", { addresses: spec.bgp });
+      log.info("updated the node's addresses", { addresses: spec.bgp });
       return true;
     } catch (error) {
       if (!(error instanceof Conflict) || attempt >= WRITE_ATTEMPTS) throw error;

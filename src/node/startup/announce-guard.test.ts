@@ -17,27 +17,27 @@ class Folder implements Disposable {
 
 const valid = { kind: "valid", interfacePrefixes: ["cali"] } as const;
 
-for (const isThere of [true, false])
-  test(`rules of another agent: ${isThere}`, async () => {
+for (const exists of [true, false])
+  test(`the guard file has hasRulesOfOtherAgent=${exists}`, async () => {
     using folder = new Folder();
-    await announceAgent({ ...folder, env: {}, detectOtherAgent: async () => isThere }, silentLogger);
-    expect(readGuardFile(folder.nodenameFile)).toEqual({ ...valid, hasRulesOfOtherAgent: isThere });
+    await announceAgent({ ...folder, env: {}, detectOtherAgent: async () => exists }, silentLogger);
+    expect(readGuardFile(folder.nodenameFile)).toEqual({ ...valid, hasRulesOfOtherAgent: exists });
   });
 
-test("if the rules in the kernel cannot be read, the plugin closes the host and an older guard file stays valid", async () => {
+test("if the kernel's rules cannot be read, the guard file makes the CNI plugin drop packets of workloads", async () => {
   using folder = new Folder();
   const lines: string[] = [];
   const log = createLogger({ level: "debug", write: (record) => void lines.push(formatText(record)) });
-  writeFileSync(folder.guardFile, '{"interfacePrefixes":["cali"]}'); // of an earlier boot
+  writeFileSync(folder.guardFile, '{"interfacePrefixes":["cali"]}'); // from an earlier boot
   utimesSync(folder.guardFile, 1, 1);
   const detectOtherAgent = () => Promise.reject(new Error("iptables-legacy-save: exit code 1"));
   await announceAgent({ ...folder, env: {}, detectOtherAgent }, log);
-  writeFileSync(folder.nodenameFile, "n1"); // the next step of the start
+  writeFileSync(folder.nodenameFile, "n1"); // the next step of the startup
   expect(readGuardFile(folder.nodenameFile)).toEqual({ ...valid, hasRulesOfOtherAgent: false });
   expect(lines.join("\n")).toContain("iptables-legacy-save: exit code 1");
 });
 
-test("if the guard file cannot be written, the start fails before it writes the nodename file", async () => {
+test("if the guard file cannot be written, startup fails before it writes the nodename file", async () => {
   using folder = new Folder();
   mkdirSync(join(folder.guardFile, "in-the-way"), { recursive: true });
   for (const env of [{}, { CALICO_DISABLE_FELIX: "true" }])

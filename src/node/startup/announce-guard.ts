@@ -1,6 +1,6 @@
-// Tells the CNI plugin, before the nodename file lets it attach pods, that the agent of this host manages the guard table:
-// the plugin then drops packets of workloads until Felix has written its rules. No error opens the host: if the rules in the
-// kernel cannot be read, the plugin is told to close it, and if the guard file cannot be written, the start fails.
+// Writes the guard file, which makes the CNI plugin drop packets of workloads until Felix has written its rules. It is
+// written before the nodename file, which allows the plugin to attach pods. Errors fail closed: if the kernel's rules cannot
+// be read, the plugin drops packets; if the guard file cannot be written, startup fails.
 import type { Environment } from "../../datastore/index.ts";
 import { announceGuard, guardState, hasPolicyRules, Nft, withdrawGuard } from "../../kernel/index.ts";
 import { describeError, type Logger } from "../../lib/log/log.ts";
@@ -10,36 +10,36 @@ import { runsFelix } from "../supervisor/children.ts";
 export interface Host {
   readonly nodenameFile: string;
   readonly env: Environment;
-  /** Returns whether the kernel has rules of an agent without a guard table; replaced by tests. */
+  /** Whether the kernel has rules of an agent without a guard table; replaced by tests. */
   readonly detectOtherAgent?: () => Promise<boolean>;
 }
 
 /** @throws NodeFailure if the guard file cannot be changed. The nodename file must then not be written: it is newer. */
 export async function announceAgent(host: Host, log: Logger): Promise<void> {
   const { nodenameFile, env, detectOtherAgent = hasRulesOfOtherAgent } = host;
-  const hasRules = runsFelix(env) && (await detectOrClose(detectOtherAgent, log));
+  const hasRules = runsFelix(env) && (await detectOrAssumeNone(detectOtherAgent, log));
   try {
     if (runsFelix(env)) announceGuard(nodenameFile, { hasRulesOfOtherAgent: hasRules });
     else withdrawGuard(nodenameFile);
   } catch (error) {
-    throw new NodeFailure(`cannot write the guard file beside ${nodenameFile}: ${describeError(error)}`, {
+    throw new NodeFailure(`cannot write the guard file next to ${nodenameFile}: ${describeError(error)}`, {
       cause: error,
     });
   }
 }
 
-async function detectOrClose(detectOtherAgent: () => Promise<boolean>, log: Logger): Promise<boolean> {
+async function detectOrAssumeNone(detectOtherAgent: () => Promise<boolean>, log: Logger): Promise<boolean> {
   try {
     return await detectOtherAgent();
   } catch (error) {
-    log.warn("rules in the kernel cannot be read; packets of workloads are dropped until Felix has written its rules", {
+    log.warn("cannot read the kernel's rules; packets of workloads are dropped until Felix has written its rules", {
       error: describeError(error),
     });
     return false;
   }
 }
 
-/** Rules without a guard table are those of Calico or of an older version: running pods keep their connections. */
+/** Policy rules without a guard table belong to Calico or an older calico-ts. The plugin then does not drop packets, so running pods keep their connections. */
 async function hasRulesOfOtherAgent(): Promise<boolean> {
   using nft = new Nft();
   return !hasGuardTable(nft) && (await hasPolicyRules(nft, 4));

@@ -1,5 +1,5 @@
-// Which of the host's addresses is the node's. When several would do, the log says which lost and why: a node that
-// carries the address of the wrong card is the classic fault.
+// Detects the node's address with one of the autodetection methods. If several addresses match, the log shows the selected
+// one, the others, and why, because selecting the address of the wrong interface is a frequent error.
 import { createSocket } from "node:dgram";
 import { lookup } from "node:dns/promises";
 import {
@@ -18,9 +18,9 @@ import { type HostInterface, isGlobalUnicast, isSkipped, networksOf } from "./ho
 export interface DetectionInputs {
   readonly version: IpVersion;
   readonly interfaces: readonly HostInterface[];
-  /** InternalIP addresses of the Kubernetes node; undefined when there is none. */
+  /** InternalIP addresses of the Kubernetes node; undefined without Kubernetes. */
   readonly kubernetesAddresses?: readonly IpAddress[];
-  /** From which address the host would send to a destination. */
+  /** Returns the source address with which the host sends to a destination. */
   readonly sourceTowards?: (host: string, version: IpVersion) => Promise<IpAddress | undefined>;
   readonly log: Logger;
 }
@@ -29,23 +29,30 @@ interface Candidate extends IpNetwork {
   readonly interface: string;
 }
 
-/** @throws NodeFailure when there is no such method; undefined when it finds nothing */
+/**
+ * @returns undefined if no address matches
+ * @throws NodeFailure if the method is unknown
+ */
 export async function autodetect(method: string, inputs: DetectionInputs): Promise<IpNetwork | undefined> {
-  // An argument that is empty is one: it means every interface, none, or a host that cannot be reached.
+  // An empty argument is valid: `interface=` matches all interfaces, `skip-interface=` and `can-reach=` match none.
   const [, word = "", argument = ""] = /^([^=]*)=(.*)$/s.exec(method) ?? [];
   if (method === "" || method === "first-found")
-    return firstOf(inputs, (name) => !isSkipped(name), "it is an interface of the host's own");
+    return firstOf(
+      inputs,
+      (name) => !isSkipped(name),
+      "it is not an interface of a container, tunnel or virtual machine",
+    );
   if (word === "interface") {
-    const wanted = patterns(argument, method);
-    return firstOf(inputs, (name) => wanted.some((pattern) => pattern.test(name)), `it matches ${argument}`);
+    const included = patterns(argument, method);
+    return firstOf(inputs, (name) => included.some((pattern) => pattern.test(name)), `it matches ${argument}`);
   }
   if (word === "skip-interface") {
-    const unwanted = patterns(argument, method);
-    const isWanted = (name: string) => !isSkipped(name) && !unwanted.some((pattern) => pattern.test(name));
-    return firstOf(inputs, isWanted, `it is not skipped by ${argument}`);
+    const excluded = patterns(argument, method);
+    const isIncluded = (name: string) => !isSkipped(name) && !excluded.some((pattern) => pattern.test(name));
+    return firstOf(inputs, isIncluded, `it is not skipped by ${argument}`);
   }
   if (word === "cidr") return inCidrs(inputs, argument);
-  if (word === "can-reach") return argument === "" ? undefined : towards(inputs, argument);
+  if (word === "can-reach") return argument === "" ? undefined : viaDestination(inputs, argument);
   if (method.startsWith("kubernetes-internal-ip")) return kubernetesAddress(inputs);
   throw new NodeFailure(
     `Invalid IP autodetection method: ${method}: want first-found, interface=REGEX, skip-interface=REGEX, cidr=CIDR, can-reach=HOST or kubernetes-internal-ip`,
@@ -57,18 +64,21 @@ function patterns(list: string, method: string): readonly RegExp[] {
     try {
       return new RegExp(text);
     } catch (error) {
-      throw new NodeFailure(`Invalid IP autodetection method: ${method}: ${JSON.stringify(text)} is no pattern`, {
-        cause: error,
-      });
+      throw new NodeFailure(
+        `Invalid IP autodetection method: ${method}: ${JSON.stringify(text)} is not a regular expression`,
+        {
+          cause: error,
+        },
+      );
     }
   });
 }
 
-/** The interface added last wins, and of its addresses the first. */
-function firstOf(inputs: DetectionInputs, isWanted: (name: string) => boolean, why: string): IpNetwork | undefined {
+/** Prefers the interface added last, and its first address. */
+function firstOf(inputs: DetectionInputs, isIncluded: (name: string) => boolean, why: string): IpNetwork | undefined {
   const { version, interfaces, log } = inputs;
   const candidates = interfaces
-    .filter(({ name }) => isWanted(name))
+    .filter(({ name }) => isIncluded(name))
     .toReversed()
     .flatMap((iface) => usable(iface, version));
   return choose(candidates, why, log, version);
@@ -79,7 +89,7 @@ function inCidrs(inputs: DetectionInputs, argument: string): IpNetwork | undefin
   for (const text of argument.split(/\s*,\s*/)) {
     const cidr = tryParseCidr(text);
     if (cidr === undefined) {
-      inputs.log.error("autodetection by CIDR: no CIDR", { text });
+      inputs.log.error("IP autodetection method cidr: invalid CIDR", { text });
       return undefined;
     }
     cidrs.push(cidr);
@@ -88,10 +98,10 @@ function inCidrs(inputs: DetectionInputs, argument: string): IpNetwork | undefin
     .toReversed()
     .flatMap((iface) => usable(iface, inputs.version))
     .filter(({ address }) => cidrs.some((cidr) => cidrContains(cidr, address)));
-  return choose(candidates, `it lies in ${argument}`, inputs.log, inputs.version);
+  return choose(candidates, `it is inside ${argument}`, inputs.log, inputs.version);
 }
 
-/** @param candidates the best first: of several interfaces the one added last, of its addresses the first */
+/** @param candidates in order of preference */
 function choose(candidates: readonly Candidate[], why: string, log: Logger, version: IpVersion): IpNetwork | undefined {
   const [first, ...others] = candidates;
   if (first === undefined) return undefined;
@@ -100,24 +110,30 @@ function choose(candidates: readonly Candidate[], why: string, log: Logger, vers
     other.interface === first.interface ? "a later address of the same interface" : `added before ${first.interface}`;
   if (others.length === 0) log.info(`using autodetected IPv${version} address`, fields);
   else
-    log.warn(`several addresses could be the node's for IPv${version}; name one with IP or the autodetection method`, {
-      ...fields,
-      because: `${why}; of several interfaces the one added last wins, with its first address`,
-      lost: others.map((other) => `${other.interface} ${textOf(other)} (${reason(other)})`).join(", "),
-    });
+    log.warn(
+      `several IPv${version} addresses match; select one with ${version === 4 ? "IP" : "IP6"} or the autodetection method`,
+      {
+        ...fields,
+        because: `${why}; the interface added last is preferred, and its first address`,
+        lost: others.map((other) => `${other.interface} ${textOf(other)} (${reason(other)})`).join(", "),
+      },
+    );
   return { address: first.address, length: first.length };
 }
 
 const textOf = ({ address, length }: IpNetwork): string => `${address}/${length}`;
 
-async function towards(inputs: DetectionInputs, destination: string): Promise<IpNetwork | undefined> {
+async function viaDestination(inputs: DetectionInputs, destination: string): Promise<IpNetwork | undefined> {
   const source = await (inputs.sourceTowards ?? sourceTowards)(destination, inputs.version);
   if (source === undefined) {
-    inputs.log.error("autodetection by can-reach: there is no name, or no route, to it", { destination });
+    inputs.log.error("IP autodetection method can-reach: cannot resolve the destination, or no route to it", {
+      destination,
+    });
     return undefined;
   }
   const found = onHost(inputs.interfaces, source, inputs.version);
-  if (found === undefined) inputs.log.error("the address towards a destination is on no interface", { source });
+  if (found === undefined)
+    inputs.log.error("IP autodetection method can-reach: no interface has the source address", { source });
   else
     inputs.log.info(`using autodetected IPv${inputs.version} address`, {
       address: textOf(found),
@@ -130,16 +146,18 @@ function kubernetesAddress(inputs: DetectionInputs): IpNetwork | undefined {
   const { kubernetesAddresses, version, interfaces, log } = inputs;
   const address = kubernetesAddresses?.find((candidate) => (candidate.includes(":") ? 6 : 4) === version);
   if (address === undefined) {
-    if (kubernetesAddresses === undefined) log.error("there is no Kubernetes here to ask for the node's InternalIP");
-    else log.error(`the Kubernetes node has no IPv${version} InternalIP`);
+    if (kubernetesAddresses === undefined)
+      log.error("IP autodetection method kubernetes-internal-ip: no Kubernetes API server configured");
+    else
+      log.error(`IP autodetection method kubernetes-internal-ip: the Kubernetes node has no IPv${version} InternalIP`);
     return undefined;
   }
   const found = onHost(interfaces, address, version);
-  if (found === undefined) log.error("the Kubernetes node's InternalIP is on no interface of this host", { address });
+  if (found === undefined) log.error("no interface of this host has the Kubernetes node's InternalIP", { address });
   return found;
 }
 
-/** The network an address of this host lies in. */
+/** Returns the address with its prefix length, if an interface of this host has it. */
 export function onHost(
   interfaces: readonly HostInterface[],
   address: IpAddress,
@@ -153,7 +171,7 @@ const usable = (iface: HostInterface, version: IpVersion): readonly Candidate[] 
     .filter(({ address }) => isGlobalUnicast(address))
     .map((network) => ({ ...network, interface: iface.name }));
 
-/** Connecting a datagram socket sends nothing, but makes the kernel choose a route and with it a source. */
+/** Connecting a UDP socket sends no packet, but makes the kernel select a route and its source address. */
 async function sourceTowards(host: string, version: IpVersion): Promise<IpAddress | undefined> {
   try {
     const { address } = await lookup(host, { family: version });

@@ -20,7 +20,7 @@ test("NB-037 an IPv4 pool with NAT and no encapsulation by default", () =>
     natOutgoing: true,
   }));
 
-test("NB-037 every variable of the IPv4 pool", () =>
+test("NB-037 all variables of the IPv4 pool", () =>
   expect(
     pools({
       CALICO_IPV4POOL_CIDR: "172.30.0.0/16",
@@ -41,7 +41,7 @@ test("NB-037 every variable of the IPv4 pool", () =>
     disableBGPExport: true,
   }));
 
-test("NB-038 a range in which the host has an address is not taken", () => {
+test("NB-038 a range in which the host has an address is not used", () => {
   const cidr = (...networks: string[]) => pools({}, { interfaces: networks.map(iface) })[0]?.["cidr"];
   expect(cidr("192.168.1.5/24")).toBe("172.16.0.0/16");
   expect(cidr("192.168.1.5/24", "172.16.3.1/24", "172.17.0.1/16")).toBe("172.18.0.0/16");
@@ -49,7 +49,7 @@ test("NB-038 a range in which the host has an address is not taken", () => {
   expect(cidr("192.168.1.5/24", ...all)).toBe("192.168.0.0/16");
 });
 
-test("NB-039 kubeadm's pod subnets, up to the first that is none", () => {
+test("NB-039 kubeadm's pod subnets are used up to the first invalid one", () => {
   const subnets = podSubnetsIn({
     data: {
       ClusterStatus: "x",
@@ -64,7 +64,7 @@ test("NB-039 kubeadm's pod subnets, up to the first that is none", () => {
   );
 });
 
-test("NB-040 a random unique local prefix for IPv6, unless the kernel or Felix has none", () => {
+test("NB-040 a random unique local prefix for IPv6, unless the kernel or Felix does not support IPv6", () => {
   const six = () => pools({})[1]?.["cidr"] as string;
   for (let i = 0; i < 2000; i++) expect(six()).toMatch(/^fd(?!00)[0-9a-f]{2}(:[0-9a-f]{1,4}){0,2}::\/48$/);
   expect(six()).not.toBe(six());
@@ -72,13 +72,13 @@ test("NB-040 a random unique local prefix for IPv6, unless the kernel or Felix h
   expect(pools({ FELIX_IPV6SUPPORT: "false" })).toHaveLength(1);
 });
 
-test("NB-041 none leaves a family out", () => {
+test("NB-041 none disables the pool of a family", () => {
   expect(pools({ CALICO_IPV4POOL_CIDR: "none" }).map(({ name }) => name)).toEqual(["default-ipv6-ippool"]);
   expect(pools({ CALICO_IPV4POOL_CIDR: "none", CALICO_IPV6POOL_CIDR: "None" })).toEqual([]);
   expect(pools({ NO_DEFAULT_POOLS: "true", CALICO_IPV6POOL_CIDR: "none" })).toEqual([]);
 });
 
-test("NB-042 VXLAN and BGP export of the IPv6 pool; IPIP is never", () =>
+test("NB-042 all variables of the IPv6 pool; IPIP is always Never", () =>
   expect(
     pools({
       CALICO_IPV4POOL_CIDR: "none",
@@ -100,16 +100,16 @@ test("NB-042 VXLAN and BGP export of the IPv6 pool; IPIP is never", () =>
     },
   ]));
 
-test("NB-043 no default pools, and no range beside that", () => {
+test("NB-043 NO_DEFAULT_POOLS creates no pools, and rejects a CIDR", () => {
   expect(pools({ NO_DEFAULT_POOLS: "TRUE" })).toEqual([]);
   expect(() => pools({ NO_DEFAULT_POOLS: "true", CALICO_IPV6POOL_CIDR: "fd00::/48" })).toThrow("NO_DEFAULT_POOLS");
 });
 
-test("a family that has a pool gets no other", () =>
+test("a family that has a pool gets no default pool", () =>
   expect(pools({}, { existing: new Set([4] as const) }).map(({ name }) => name)).toEqual(["default-ipv6-ippool"]));
 
 for (const [name, env] of [
-  ["no range", { CALICO_IPV4POOL_CIDR: "172.31.0.0/99" }],
+  ["not a CIDR", { CALICO_IPV4POOL_CIDR: "172.31.0.0/99" }],
   ["the wrong family", { CALICO_IPV4POOL_CIDR: "fd00::/48" }],
   ["the wrong family", { CALICO_IPV6POOL_CIDR: "10.0.0.0/16" }],
   ["block size 19", { CALICO_IPV4POOL_BLOCK_SIZE: "19" }],
@@ -120,4 +120,4 @@ for (const [name, env] of [
   ["a bad selector", { CALICO_IPV4POOL_NODE_SELECTOR: "rack ==" }],
   ["a bad IPIP word", { CALICO_IPV4POOL_IPIP: "sometimes" }],
 ] as [string, Record<string, string>][])
-  test(`NB-044 refused: ${name} ${JSON.stringify(env)}`, () => expect(() => pools(env)).toThrow());
+  test(`NB-044 rejected: ${name} ${JSON.stringify(env)}`, () => expect(() => pools(env)).toThrow());

@@ -1,4 +1,4 @@
-// The pools a new cluster starts with, from the environment, from kubeadm, or ranges that are free on this host.
+// Chooses the default IP pools of a new cluster: from the environment, from kubeadm, or a range unused on this host.
 import { randomBytes, randomInt } from "node:crypto";
 import type { Environment } from "../../datastore/index.ts";
 import { type Cidr, cidrContains, type IpVersion, ipVersion, tryParseCidr } from "../../lib/ip/ip.ts";
@@ -12,14 +12,17 @@ export interface PoolInputs {
   readonly interfaces: readonly HostInterface[];
   /** From kubeadm's configuration. */
   readonly podSubnets: readonly Cidr[];
-  /** Which families have a pool already. */
+  /** Families that already have a pool. */
   readonly existing: ReadonlySet<IpVersion>;
   readonly ipv6InKernel: boolean;
 }
 
-const BLOCK_SIZES = { 4: { fallback: 26, least: 20, most: 32 }, 6: { fallback: 122, least: 116, most: 128 } } as const;
+const BLOCK_SIZES = { 4: { default: 26, min: 20, max: 32 }, 6: { default: 122, min: 116, max: 128 } } as const;
 
-/** The pools to create; throws when a variable makes no sense, before anything is written. */
+/**
+ * Returns the pools to create.
+ * @throws NodeFailure if a variable is invalid
+ */
 export function defaultPools(inputs: PoolInputs): readonly Resource[] {
   const { env } = inputs;
   const cidrs = { 4: env["CALICO_IPV4POOL_CIDR"] ?? "", 6: env["CALICO_IPV6POOL_CIDR"] ?? "" };
@@ -30,8 +33,8 @@ export function defaultPools(inputs: PoolInputs): readonly Resource[] {
       );
     return [];
   }
-  const wanted = ([4, 6] as const).flatMap((version) => poolOf(version, cidrs[version], inputs) ?? []);
-  return wanted.filter(({ version }) => !inputs.existing.has(version)).map(({ pool }) => pool);
+  const pools = ([4, 6] as const).flatMap((version) => poolOf(version, cidrs[version], inputs) ?? []);
+  return pools.filter(({ version }) => !inputs.existing.has(version)).map(({ pool }) => pool);
 }
 
 const isNone = (cidr: string): boolean => cidr.toLowerCase() === "none";
@@ -51,7 +54,7 @@ function poolOf(
   const prefix = `CALICO_IPV${version}POOL_`;
   const cidr =
     text === ""
-      ? (inputs.podSubnets.find((c) => ipVersion(c) === version) ?? freeRange(version, inputs))
+      ? (inputs.podSubnets.find((c) => ipVersion(c) === version) ?? unusedRange(version, inputs))
       : checkCidr(version, text);
   const nodeSelector = env[`${prefix}NODE_SELECTOR`] || "all()";
   try {
@@ -89,11 +92,11 @@ function checkCidr(version: IpVersion, text: string): Cidr {
 }
 
 function blockSize(version: IpVersion, text: string | undefined): number {
-  const { fallback, least, most } = BLOCK_SIZES[version];
-  if (text === undefined || text === "") return fallback;
+  const { default: defaultSize, min, max } = BLOCK_SIZES[version];
+  if (text === undefined || text === "") return defaultSize;
   const size = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
-  if (!(size >= least && size <= most))
-    throw new NodeFailure(`Invalid blocksize ${text} for version ${version}: want a number from ${least} to ${most}`);
+  if (!(size >= min && size <= max))
+    throw new NodeFailure(`Invalid blocksize ${text} for version ${version}: want a number from ${min} to ${max}`);
   return size;
 }
 
@@ -114,16 +117,16 @@ function mode(name: string, env: Environment): "Never" | "Always" | "CrossSubnet
   }
 }
 
-const FIRST_CHOICE = "192.168.0.0/16" as Cidr;
+const PREFERRED_RANGE = "192.168.0.0/16" as Cidr;
 
-/** A private range in which this host has no address; a random unique local prefix for IPv6 (RFC 4193). */
-function freeRange(version: IpVersion, { interfaces }: PoolInputs): Cidr {
+/** IPv4: a private range in which this host has no address. IPv6: a random unique local prefix (RFC 4193). */
+function unusedRange(version: IpVersion, { interfaces }: PoolInputs): Cidr {
   if (version === 6) {
-    // fd00::/16 is what people number by hand: a random prefix stays out of it.
+    // fd00::/16 is excluded, because manually assigned prefixes are often there.
     const hex = `fd${randomInt(1, 256).toString(16).padStart(2, "0")}${randomBytes(4).toString("hex")}`;
     return tryParseCidr(`${hex.slice(0, 4)}:${hex.slice(4, 8)}:${hex.slice(8, 12)}::/48`) ?? ("fd00::/48" as Cidr);
   }
   const own = interfaces.flatMap((iface) => networksOf(iface, 4)).map(({ address }) => address);
-  const ranges = [FIRST_CHOICE, ...Array.from({ length: 16 }, (_, i) => `172.${16 + i}.0.0/16` as Cidr)];
-  return ranges.find((range) => !own.some((address) => cidrContains(range, address))) ?? FIRST_CHOICE;
+  const ranges = [PREFERRED_RANGE, ...Array.from({ length: 16 }, (_, i) => `172.${16 + i}.0.0/16` as Cidr)];
+  return ranges.find((range) => !own.some((address) => cidrContains(range, address))) ?? PREFERRED_RANGE;
 }

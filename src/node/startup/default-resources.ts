@@ -1,7 +1,6 @@
-// What every cluster has once its first node has started: its identity, tiers and default configurations. Many nodes
-// start at once, so finding them made by another is fine. With the Kubernetes API as datastore, nodes only create: a node that
-// could update settings of the whole cluster could switch off policy everywhere. There calico-kube-controllers updates
-// ClusterInformation.
+// Creates the cluster's identity, tiers and default configurations, if another node has not created them. With the Kubernetes
+// datastore, nodes only create these resources: a node that may update cluster-wide settings could disable policy on all
+// nodes. There, calico-kube-controllers updates ClusterInformation.
 import { AlreadyExists, type Client, Conflict, NotFound, versionToRecord } from "../../datastore/index.ts";
 import { API_VERSION, type KindName, type Resource, specFields, withSpecFields } from "../../model/index.ts";
 
@@ -28,7 +27,7 @@ export async function ensureDefaults(client: Client, node: string, inputs: Clust
   });
 }
 
-/** Creates the resource or, where nodes may update it, adds the fields it lacks; what somebody has set stays. */
+/** Creates the resource or, if nodes may update it, adds missing fields. Existing fields are kept. */
 async function fill(
   client: Client,
   kind: KindName,

@@ -1,11 +1,11 @@
-// The host's interfaces with their addresses, as the kernel lists them.
+// Lists the host's interfaces with their addresses.
 import { ipVersion, type IpAddress, type IpNetwork, type IpVersion } from "../../lib/ip/ip.ts";
 import { openRtnetlink } from "../../kernel/index.ts";
 
 export interface HostInterface {
   readonly name: string;
   readonly index: number;
-  /** In the order they were added, IPv4 first. */
+  /** In the order in which they were added, IPv4 first. */
   readonly networks: readonly IpNetwork[];
 }
 
@@ -22,7 +22,7 @@ export function readHostInterfaces(): readonly HostInterface[] {
     }));
 }
 
-/** Interfaces that belong to containers, tunnels and virtual machines: never the node's own. */
+/** Interfaces of containers, tunnels and virtual machines; they never have the node's address. */
 const SKIPPED = [
   "docker.*",
   "cbr.*",
@@ -48,7 +48,7 @@ const SKIP_PATTERN = new RegExp(`^(?:${SKIPPED.join("|")})`);
 
 export const isSkipped = (name: string): boolean => SKIP_PATTERN.test(name);
 
-/** An address others can send to: not loopback, link-local, multicast, unspecified or broadcast. */
+/** Excludes loopback, link-local, multicast, unspecified and broadcast addresses. */
 export function isGlobalUnicast(address: IpAddress): boolean {
   if (ipVersion(address) === 6) return !/^(::1?$|fe[89ab]|ff)/i.test(address);
   const [first = 0, second = 0] = address.split(".").map(Number);

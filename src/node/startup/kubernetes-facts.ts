@@ -1,5 +1,5 @@
-// What Kubernetes knows that a node wants to know: who installed the cluster, which addresses it has given the node, and
-// whether the node's network is up. All optional: a node without Kubernetes has none of it.
+// Reads facts from the Kubernetes API that startup needs (installer, pod subnets, the node's InternalIP addresses), and sets
+// the node condition NetworkUnavailable. Optional: a node can run without Kubernetes.
 import { existsSync } from "node:fs";
 import {
   chooseDatastore,
@@ -15,7 +15,7 @@ import { NodeFailure } from "../failure.ts";
 const ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 const TIMEOUT_MS = 2_000;
 
-/** The API server, when the environment or the pod's account leads to one. */
+/** Opens the API server that the environment or the pod's service account names; undefined if there is none. */
 export async function findKubernetes(env: Environment, timeoutMs = TIMEOUT_MS): Promise<KubeApi | undefined> {
   const inPod = (env["KUBERNETES_SERVICE_HOST"] ?? "") !== "" && existsSync(ACCOUNT_TOKEN);
   const api = configFromEnvironment(env);
@@ -26,7 +26,7 @@ export async function findKubernetes(env: Environment, timeoutMs = TIMEOUT_MS): 
 }
 
 export interface KubernetesFacts {
-  /** Pod subnets of a cluster that kubeadm made. */
+  /** Set if kubeadm installed the cluster. */
   readonly kubeadm?: { readonly podSubnets: readonly Cidr[] };
   readonly isRancher: boolean;
   /** InternalIP addresses of this node. */
@@ -45,7 +45,7 @@ export async function readFacts(api: KubeApi, node: string): Promise<KubernetesF
 
 type ConfigMap = KubeObject & { readonly data?: Readonly<Record<string, string>> };
 
-/** Absent, or not ours to read: the same to us. */
+/** Returns undefined if the ConfigMap does not exist or may not be read. */
 async function configMap(api: KubeApi, name: string): Promise<ConfigMap | undefined> {
   try {
     return await api.get<ConfigMap>(`/api/v1/namespaces/kube-system/configmaps/${name}`);
@@ -55,7 +55,7 @@ async function configMap(api: KubeApi, name: string): Promise<ConfigMap | undefi
   }
 }
 
-/** Up to the first item that is no range. */
+/** Returns the subnets before the first invalid one. */
 export function podSubnetsIn({ data }: Pick<ConfigMap, "data">): readonly Cidr[] {
   for (const text of Object.values(data ?? {})) {
     const list = /podSubnet:[ \t]*(.*)/.exec(text)?.[1];
@@ -87,7 +87,7 @@ async function internalAddresses(api: KubeApi, node: string): Promise<readonly I
   }
 }
 
-/** Tells the scheduler whether pods on this node have a network. */
+/** The scheduler assigns no pods to a node whose condition is True. */
 export async function setNetworkUnavailable(
   api: KubeApi,
   node: string,
@@ -112,7 +112,7 @@ export async function setNetworkUnavailable(
   });
 }
 
-/** The HTTP status the API server refused with. */
+/** The HTTP status with which the API server rejected the request. */
 function statusCode(error: unknown): number | undefined {
   return error instanceof Error && error.name === "KubeStatusError" ? (error as { code?: number }).code : undefined;
 }

@@ -1,4 +1,4 @@
-// The node's BGP addresses, by what the environment asks for, what the Node resource has, and what the host has.
+// Determines the node's BGP addresses from the settings, the Node resource and the host's interfaces.
 import { type IpAddress, type IpNetwork, type IpVersion, ipVersion, tryParseNetwork } from "../../lib/ip/ip.ts";
 import type { Logger } from "../../lib/log/log.ts";
 import type { SpecOf } from "../../model/index.ts";
@@ -22,7 +22,7 @@ export interface AddressResult {
   readonly changed: boolean;
 }
 
-/** No address can be found: families that were to be detected are to be cleared before giving up. */
+/** No address was found. The caller clears the addresses that should have been autodetected, then fails. */
 export class AddressFailure extends NodeFailure {}
 
 const FIELD = { 4: "ipv4Address", 6: "ipv6Address" } as const;
@@ -52,40 +52,40 @@ export async function configureAddresses(before: NodeSpec, inputs: AddressInputs
 
 async function addressOf(version: IpVersion, spec: NodeSpec, inputs: AddressInputs): Promise<string | undefined> {
   const { settings, log, interfaces } = inputs;
-  const known = spec.bgp?.[FIELD[version]] || undefined;
-  const wish = settings.ip[version];
-  if (wish === "autodetect" || (version === 4 && wish === "" && known === undefined)) {
+  const stored = spec.bgp?.[FIELD[version]] || undefined;
+  const setting = settings.ip[version];
+  if (setting === "autodetect" || (version === 4 && setting === "" && stored === undefined)) {
     const found = await autodetect(settings.autodetection[version], { ...inputs, version });
     if (found !== undefined) return format(found);
-    if (known === undefined)
+    if (stored === undefined)
       throw new AddressFailure(
-        `failed to autodetect an IPv${version} address: no interface of this host fits ${settings.autodetection[version] || "first-found"}`,
+        `failed to autodetect an IPv${version} address: no interface of this host matches ${settings.autodetection[version] || "first-found"}`,
       );
-    log.warn(`IPv${version} address was not detected: the node keeps the one it has`, { address: known });
-    return validated(known, version, inputs);
+    log.warn(`no IPv${version} address detected; keeping the address in the Node resource`, { address: stored });
+    return warnIfForeign(stored, version, inputs);
   }
-  if (wish === "" || wish === "none") return known === undefined ? undefined : validated(known, version, inputs);
-  const network = tryParseNetwork(wish);
+  if (setting === "" || setting === "none") return stored && warnIfForeign(stored, version, inputs);
+  const network = tryParseNetwork(setting);
   if (network === undefined || ipVersion(network.address) !== version)
     throw new NodeFailure(
-      `environment does not contain a valid IPv${version} address or network: ${version === 4 ? "IP" : "IP6"}=${wish}`,
+      `environment does not contain a valid IPv${version} address or network: ${version === 4 ? "IP" : "IP6"}=${setting}`,
     );
-  const bare = !wish.includes("/");
-  const given = bare && version === 4 ? (onHost(interfaces, network.address, 4) ?? network) : network;
-  return validated(format(given), version, inputs);
+  const hasLength = setting.includes("/");
+  const resolved = !hasLength && version === 4 ? (onHost(interfaces, network.address, 4) ?? network) : network;
+  return warnIfForeign(format(resolved), version, inputs);
 }
 
-/** An address that is on no interface may be right (behind NAT), but mostly is not. */
-function validated(text: string, version: IpVersion, { interfaces, log }: AddressInputs): string {
+/** Warns about an address that no interface has: possible behind NAT, but usually an error. */
+function warnIfForeign(text: string, version: IpVersion, { interfaces, log }: AddressInputs): string {
   const network = tryParseNetwork(text);
   if (network !== undefined && onHost(interfaces, network.address, version) === undefined)
-    log.warn("the node's address is on no interface of this host", { address: text });
+    log.warn("no interface of this host has the node's address", { address: text });
   return text;
 }
 
 const format = ({ address, length }: IpNetwork): string => `${address}/${length}`;
 
-/** All interfaces of the host that may carry the node's traffic, for the families that were asked for. */
+/** Returns the host's own interfaces, with their addresses of the families that are set to a value other than `none`. */
 function interfaceList({ settings, interfaces }: AddressInputs): { name: string; addresses?: string[] }[] {
   const versions = ([4, 6] as const).filter((version) => !["", "none"].includes(settings.ip[version]));
   if (versions.length === 0) return [];
@@ -98,7 +98,7 @@ function interfaceList({ settings, interfaces }: AddressInputs): { name: string;
     .sort((a, b) => (a.name < b.name ? -1 : 1));
 }
 
-/** The node without the addresses that were to be detected; an empty BGP section goes too. */
+/** Removes the addresses that should have been autodetected, and the BGP section if it is then empty. */
 export function withoutDetected(spec: NodeSpec, ip: NodeSettings["ip"]): NodeSpec {
   const { bgp, ...rest } = spec;
   const { ipv4Address, ipv6Address, ...others } = bgp ?? {};
@@ -115,7 +115,7 @@ export interface OtherNode {
   readonly spec: NodeSpec;
 }
 
-/** Which node has one of our addresses already. */
+/** Finds another node that has one of this node's addresses. */
 export function findConflict(
   name: string,
   spec: NodeSpec,

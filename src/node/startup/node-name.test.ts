@@ -10,7 +10,7 @@ const cases: { name: string; env: Record<string, string>; file?: string; want: s
     want: "Node-A",
   },
   {
-    name: "then the file of the last start",
+    name: "then the file of the last startup",
     env: { NODENAME: "  ", HOSTNAME: "h" },
     file: "from-file\n",
     want: "from-file",
@@ -22,5 +22,5 @@ for (const { name, env, file, want } of cases)
   test(`NB-020 ${name}`, () =>
     expect(nodeName({ env, file: "x", readFile: () => file, hostname: () => "OS-Host\n" }, silentLogger)).toBe(want));
 
-test("NB-020 a file that cannot be read ends the start", () =>
+test("NB-020 startup fails if the nodename file cannot be read", () =>
   expect(() => nodeName({ env: {}, file: "/proc/self/mem/x" }, silentLogger)).toThrow("cannot read the node's name"));

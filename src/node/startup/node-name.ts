@@ -1,4 +1,4 @@
-// What this node is called: told, remembered, or the host's own name.
+// Determines the node's name: NODENAME, else the nodename file of an earlier startup, else the host name.
 import { readFileSync } from "node:fs";
 import { hostname } from "node:os";
 import type { Environment } from "../../datastore/index.ts";
@@ -8,24 +8,27 @@ import { NodeFailure } from "../failure.ts";
 export interface NameSources {
   readonly env: Environment;
   readonly file: string;
-  /** Undefined when there is no such file. */
+  /** Returns undefined if the file does not exist. */
   readonly readFile?: (path: string) => string | undefined;
   readonly hostname?: () => string;
 }
 
 export function nodeName(sources: NameSources, log: Logger): string {
-  const told = (sources.env["NODENAME"] ?? "").trim();
-  if (told !== "") return told;
-  const remembered = ((sources.readFile ?? readIfThere)(sources.file) ?? "").trim();
-  if (remembered !== "") return remembered;
+  const configured = (sources.env["NODENAME"] ?? "").trim();
+  if (configured !== "") return configured;
+  const saved = ((sources.readFile ?? readIfExists)(sources.file) ?? "").trim();
+  if (saved !== "") return saved;
   const host = (sources.env["HOSTNAME"] ?? "").trim().toLowerCase();
   if (host !== "") return host;
   const own = (sources.hostname ?? hostname)().trim().toLowerCase();
-  log.warn("node name taken from the operating system; set NODENAME to keep it when that changes", { name: own });
+  log.warn(
+    "using the operating system's host name as node name; set NODENAME to keep the name if the host name changes",
+    { name: own },
+  );
   return own;
 }
 
-function readIfThere(path: string): string | undefined {
+function readIfExists(path: string): string | undefined {
   try {
     return readFileSync(path, "utf8");
   } catch (error) {

@@ -12,7 +12,7 @@ const ETH0 = { name: "eth0", index: 2, networks: [parseNetwork("10.10.10.5/24")]
 const ETH1 = { name: "eth1", index: 3, networks: [parseNetwork("10.20.30.5/24"), parseNetwork("fe80::1/64")] };
 const CALI = { name: "cali1", index: 4, networks: [parseNetwork("10.10.10.7/24")] };
 
-/** The warnings of a node with this address, these peers and these interfaces. */
+/** Returns the warnings for a node with this address, these peers and these interfaces. */
 async function warnings(address: string, peers: readonly object[], interfaces = [ETH0, ETH1]) {
   const folder = mkdtempSync(join(tmpdir(), "node-peers-"));
   const path = join(folder, "calico.db");
@@ -36,7 +36,7 @@ async function warnings(address: string, peers: readonly object[], interfaces = 
 
 const TOR = { peerIP: "10.10.10.1", asNumber: 65001 };
 
-test("a peer in the network of another interface is named with the setting that cures it", async () => {
+test("the warning names the peer in the network of another interface, and the setting that fixes it", async () => {
   expect(await warnings("10.20.30.5/24", [{ ...TOR, node: "w1" }])).toEqual([
     {
       level: "warn",

@@ -1,28 +1,28 @@
-// Warns at startup about BGP peers in the network of another interface than the one that has the Node's address: BIRD opens
-// the sessions from the Node's address, which such a peer does not expect.
+// Warns at startup about BGP peers in the network of an interface that does not have the Node's address: BIRD connects from
+// the Node's address, which such a peer does not expect.
 import { BgpCollector, isPeerOf, otherNetworks, plan } from "../../bgp/index.ts";
 import type { Client } from "../../datastore/index.ts";
 import { ipVersion } from "../../lib/ip/ip.ts";
 import { describeError, type Logger } from "../../lib/log/log.ts";
 import { type HostInterface, isGlobalUnicast, isSkipped } from "./host-interfaces.ts";
 
-/** Kinds that a node's sessions follow from. */
+/** Kinds from which a node's sessions are planned. */
 const KINDS = ["Node", "BGPConfiguration", "BGPPeer"] as const;
 
-export async function warnOfPeersAtOtherInterfaces(given: {
+export async function warnOfPeersAtOtherInterfaces(options: {
   readonly client: Client;
   readonly node: string;
   readonly interfaces: readonly HostInterface[];
   readonly log: Logger;
 }): Promise<void> {
-  const { client, node, log } = given;
-  const interfaces = given.interfaces
+  const { client, node, log } = options;
+  const interfaces = options.interfaces
     .filter(({ name }) => !isSkipped(name))
     .map(({ name, networks }) => ({ name, addresses: networks.filter(({ address }) => isGlobalUnicast(address)) }))
     .filter(({ addresses }) => addresses.length > 0);
   if (interfaces.length < 2) return;
   try {
-    // Most clusters have no BGPPeer: then their nodes need not be listed.
+    // Most clusters have no BGPPeer; this avoids listing their nodes.
     if ((await client.list({ kind: "BGPPeer" })).items.length === 0) return;
     const collector = new BgpCollector();
     for (const kind of KINDS)
@@ -38,7 +38,7 @@ export async function warnOfPeersAtOtherInterfaces(given: {
       for (const { neighbor, because } of peers.filter((peer) => isPeerOf(other, peer.neighbor))) {
         const version = ipVersion(other.address);
         log.warn(
-          "a BGP peer is in the network of another interface than the node's address: it does not expect sessions from this address; set the autodetection method, or sourceAddress: None in the BGPPeer",
+          "BGP peer is in the network of an interface that does not have the node's address, so it does not expect sessions from that address; set the autodetection method, or sourceAddress: None in the BGPPeer",
           {
             peer: neighbor,
             because,

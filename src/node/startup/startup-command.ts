@@ -1,4 +1,4 @@
-// calico-node -startup [-complete-startup]
+// Implements calico-node -startup [-complete-startup].
 import { runMode } from "../mode.ts";
 import { readSettings } from "../settings.ts";
 import { startUp } from "./startup.ts";
@@ -8,8 +8,8 @@ export function runStartup(options: { readonly completes: boolean }): Promise<nu
   return runMode("startup failed", async (log) => {
     const name = await startUp(process.env, log);
     if (options.completes) {
-      const { sayUp } = await import("./network-condition.ts");
-      await sayUp(readSettings(process.env), name, log, new AbortController().signal);
+      const { reportNetworkUp } = await import("./network-condition.ts");
+      await reportNetworkUp(readSettings(process.env), name, log, new AbortController().signal);
     }
   });
 }

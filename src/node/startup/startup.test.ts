@@ -1,4 +1,4 @@
-// The start as a whole, on a SQLite datastore in a folder of its own.
+// Tests the complete startup on a SQLite datastore in a temporary folder.
 import { expect, test } from "bun:test";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -38,7 +38,7 @@ class Bench implements Disposable {
   }
 }
 
-test("of the parts of a node only the startup creates a SQLite datastore", async () => {
+test("only -startup creates a SQLite datastore", async () => {
   using bench = new Bench();
   const path = bench.env.CALICO_SQLITE_PATH;
   await expect(openNodeDatastore(bench.env)).rejects.toThrow(`datastore ${path} is unavailable: there is no such file`);
@@ -48,7 +48,7 @@ test("of the parts of a node only the startup creates a SQLite datastore", async
   await (await openNodeDatastore(bench.env))[Symbol.asyncDispose]();
 });
 
-test("NB-048 the node's name is left for the plugin, without a line break", async () => {
+test("NB-048 the node's name is written for the CNI plugin, without a line break", async () => {
   using bench = new Bench();
   expect(await bench.start()).toBe("n1");
   expect(readFileSync(bench.env.CALICO_NODENAME_FILE, "utf8")).toBe("n1");
@@ -65,7 +65,7 @@ test("NB-033 NB-034 AS number and the Kubernetes node's name are recorded", asyn
   await expect(bench.start({ AS: "abc" })).rejects.toThrow("AS=abc");
 });
 
-test("NB-035 a second start writes the Node only when something changed", async () => {
+test("NB-035 a second startup writes the Node only if something changed", async () => {
   using bench = new Bench();
   await bench.start();
   const before = (await bench.get("Node", "n1")).metadata.resourceVersion;
@@ -75,7 +75,7 @@ test("NB-035 a second start writes the Node only when something changed", async 
   expect((await bench.get("Node", "n1")).metadata.resourceVersion).not.toBe(before!);
 });
 
-test("NB-035 nor when others have added to the Node what comes behind the interfaces", async () => {
+test("NB-035 the Node is not written if another program added fields after `interfaces`", async () => {
   using bench = new Bench();
   await bench.start({ CALICO_K8S_NODE_REF: "k8s-n1", AS: "64999" });
   await bench.with(async (client) => {
@@ -88,14 +88,14 @@ test("NB-035 nor when others have added to the Node what comes behind the interf
   expect((await bench.get("Node", "n1")).metadata.resourceVersion).toBe(before!);
 });
 
-test("NB-032 an address another node has is refused by that node's name, unless told not to look", async () => {
+test("NB-032 an address that another Node has is rejected, unless the check is disabled", async () => {
   using bench = new Bench();
   await bench.start({ NODENAME: "first" });
-  await expect(bench.start()).rejects.toThrow("Node first has 192.0.2.5 too");
+  await expect(bench.start()).rejects.toThrow("Node first also has 192.0.2.5");
   await bench.start({ DISABLE_NODE_IP_CHECK: "true" });
 });
 
-test("NB-045 the cluster's type is merged word by word, its identity kept, a release recorded", async () => {
+test("NB-045 the cluster type is merged word by word, the cluster GUID is kept, a release version is recorded", async () => {
   using bench = new Bench();
   await bench.start({ CLUSTER_TYPE: "k8s,bgp" });
   const first = (await bench.get("ClusterInformation", "default")).spec as Record<string, unknown>;
@@ -103,7 +103,7 @@ test("NB-045 the cluster's type is merged word by word, its identity kept, a rel
   expect(first["clusterGUID"]).toMatch(/^[0-9a-f]{32}$/);
   await bench.start({ CLUSTER_TYPE: "bgp,typha" });
   expect((await bench.get("ClusterInformation", "default")).spec).toEqual({ ...first, clusterType: "k8s,bgp,typha" });
-  // A version that is no release goes into an annotation: calicoVersion would lock out Calico's own calicoctl.
+  // Only release versions go to calicoVersion, because Calico's calicoctl rejects a version that differs from its own.
   for (const version of ["v0.1.0", "v0.2.0"]) {
     await bench.with((client) => recordVersion(client, version));
     const { metadata, spec } = await bench.get("ClusterInformation", "default");
@@ -115,7 +115,7 @@ test("NB-045 the cluster's type is merged word by word, its identity kept, a rel
   expect([undefined, "v1.2.0", "v3.30.1"].map(mayRecord)).toEqual([true, true, false]);
 });
 
-test("NB-046 Felix's configurations are made, and only what is missing is added", async () => {
+test("NB-046 FelixConfigurations are created, and only missing fields are added", async () => {
   using bench = new Bench();
   await bench.start();
   expect((await bench.get("FelixConfiguration", "default")).spec).toMatchObject({
@@ -135,7 +135,7 @@ test("NB-046 Felix's configurations are made, and only what is missing is added"
   });
 });
 
-test("NB-047 default BGP and IPAM configurations are made", async () => {
+test("NB-047 default BGP and IPAM configurations are created", async () => {
   using bench = new Bench();
   await bench.start();
   expect((await bench.get("BGPConfiguration", "default")).metadata.name).toBe("default");
@@ -145,21 +145,21 @@ test("NB-047 default BGP and IPAM configurations are made", async () => {
   });
 });
 
-test("NB-037 pools are made once, whatever is asked for later", async () => {
+test("NB-037 pools are created once, later settings do not change them", async () => {
   using bench = new Bench();
   await bench.start({ CALICO_IPV4POOL_CIDR: "10.9.0.0/16" });
   await bench.start({ CALICO_IPV4POOL_CIDR: "10.8.0.0/16" });
   expect((await bench.get("IPPool", "default-ipv4-ippool")).spec).toMatchObject({ cidr: "10.9.0.0/16" });
 });
 
-test("NB-044 a pool that the datastore refuses ends the start", async () => {
+test("NB-044 startup fails if the datastore rejects a pool", async () => {
   using bench = new Bench();
   const both = { CALICO_IPV4POOL_IPIP: "Always", CALICO_IPV4POOL_VXLAN: "Always" };
   await expect(bench.start(both)).rejects.toThrow("cannot create pool default-ipv4-ippool");
   await expect(bench.start({ CALICO_IPV4POOL_CIDR: "10.9.0.0/27" })).rejects.toThrow("cannot create pool");
 });
 
-test("NB-036 the host's directories are made by what runs; one that cannot be made ends the start", async () => {
+test("NB-036 the host's directories are created for the enabled parts; startup fails if one cannot be created", async () => {
   using bench = new Bench();
   const has = (folder: string) => existsSync(join(bench.folder, "root/var", folder));
   await bench.start({ CALICO_DISABLE_FILE_LOGGING: "true", CALICO_NETWORKING_BACKEND: "vxlan" });
@@ -168,7 +168,7 @@ test("NB-036 the host's directories are made by what runs; one that cannot be ma
   expect([has("run/calico"), has("log/calico")]).toEqual([true, true]);
   rmSync(join(bench.folder, "root"), { recursive: true });
   writeFileSync(join(bench.folder, "root"), "");
-  await expect(bench.start()).rejects.toThrow("cannot make");
+  await expect(bench.start()).rejects.toThrow("cannot create");
   rmSync(join(bench.folder, "root"));
   writeFileSync(join(bench.folder, "file"), "");
   const startWith = (file: string) => bench.start({ CALICO_NODENAME_FILE: join(bench.folder, file), HOSTNAME: "x" });
@@ -177,7 +177,7 @@ test("NB-036 the host's directories are made by what runs; one that cannot be ma
   await expect(startWith("folder/nodename")).rejects.toThrow("cannot write the node's name");
 });
 
-test("many nodes start at once on an empty datastore", async () => {
+test("several nodes start concurrently on an empty datastore", async () => {
   using bench = new Bench();
   const names = Array.from({ length: 6 }, (_, i) => `many-${i}`);
   await Promise.all(

@@ -1,5 +1,5 @@
-// calico-node -startup: what must be in the datastore and on the host before the agents run. Everything is repeatable;
-// the Node is written only when something about it changed.
+// Prepares the datastore and the host before the agents start (calico-node -startup). Every step can be repeated; the Node
+// resource is written only if it changed.
 import { existsSync, mkdirSync } from "node:fs";
 import { join } from "node:path";
 import {
@@ -35,13 +35,13 @@ const UPGRADE_WITHIN_MS = 90_000;
 export type NodeResource = ResourceOf<"Node">;
 
 /**
- * @param root where the host's folders are, for tests
+ * @param root the host's root directory; replaced by tests
  * @returns the node's name
  */
 export async function startUp(env: Environment, log: Logger, root = "/"): Promise<string> {
   const settings = readSettings(env);
   const name = nodeName({ env, file: settings.nodenameFile }, log);
-  // A process that waits for the datastore is ended by whoever started it.
+  // Never aborted: while startup waits for the datastore, only a signal ends the process.
   const retryUntil = settings.waitForDatastore ? new AbortController().signal : undefined;
   const retry = retryUntil === undefined ? {} : { retryUntil };
   await using opened = await openNodeDatastore(env, { mayCreate: true, log, ...retry });
@@ -51,7 +51,7 @@ export async function startUp(env: Environment, log: Logger, root = "/"): Promis
   await new Ipam({ datastore: store, log }).upgradeHost({ type: "host", name }, AbortSignal.timeout(UPGRADE_WITHIN_MS));
   const facts = await kubernetesFacts(settings, name);
   await configureNode({ client, name, settings, facts, log });
-  makeDirectories(settings, root, log);
+  createDirectories(settings, root, log);
   await createPools(client, settings, facts, log);
   const words = [settings.clusterType, facts?.kubeadm && "kubeadm", facts?.isRancher === true && "rancher"];
   await ensureDefaults(client, name, { clusterType: words.filter(Boolean).join(","), version: BUILD.version });
@@ -59,14 +59,14 @@ export async function startUp(env: Environment, log: Logger, root = "/"): Promis
     await warnOfPeersAtOtherInterfaces({ client, node: name, interfaces: readHostInterfaces(), log });
   await announceAgent({ nodenameFile: settings.nodenameFile, env }, log);
   writeNodename(settings.nodenameFile, name);
-  log.info("node is ready to start its agents", { name });
+  log.info("startup finished", { name });
   return name;
 }
 
 async function waitForDatastore(store: Datastore, log: Logger): Promise<void> {
-  // Said soon: a driver keeps trying for a while before it gives up and says why.
-  const said = setTimeout(() => log.info("waiting for the datastore"), 1000);
-  using _ = { [Symbol.dispose]: () => clearTimeout(said) };
+  // Logged after a second, because a driver may retry for much longer before it fails.
+  const timer = setTimeout(() => log.info("waiting for the datastore"), 1000);
+  using _ = { [Symbol.dispose]: () => clearTimeout(timer) };
   for (;;)
     try {
       await store.get({ type: "resource", kind: "Node", name: "foo" });
@@ -74,7 +74,7 @@ async function waitForDatastore(store: Datastore, log: Logger): Promise<void> {
     } catch (error) {
       if (error instanceof NotFound) return;
       if (error instanceof Unauthorized)
-        throw new NodeFailure(`the datastore refuses us: ${error.message}`, { cause: error });
+        throw new NodeFailure(`the datastore rejected the credentials: ${error.message}`, { cause: error });
       if (!(error instanceof Unavailable || error instanceof DatastoreError)) throw error;
       log.info("waiting for the datastore", { error });
       await delay(1000);
@@ -90,18 +90,18 @@ interface StartingNode {
   readonly client: Client;
   readonly name: string;
   readonly settings: NodeSettings;
-  /** What Kubernetes says of it; nothing without Kubernetes. */
+  /** Undefined without Kubernetes. */
   readonly facts: KubernetesFacts | undefined;
   readonly log: Logger;
 }
 
-/** Addresses, AS number and the reference to the Kubernetes node; written when they differ from what is there. */
+/** Writes addresses, AS number and the reference to the Kubernetes node to the Node resource, if they changed. */
 async function configureNode(node: StartingNode): Promise<void> {
   const { client, name, settings } = node;
   const stored = await findNode(client, name);
   const before: NodeSpec = stored?.spec ?? {};
-  const { spec: addressed, changed } = await addressesOrClear(node, stored);
-  if (changed && settings.checksConflicts) await refuseConflict(node, stored, addressed);
+  const { spec: addressed, changed } = await configureAddressesOrClear(node, stored);
+  if (changed && settings.checksConflicts) await checkConflict(node, stored, addressed);
   const spec = withReference(withAsNumber(addressed, settings), settings);
   if (!changed && Bun.deepEquals(spec, before)) return;
   try {
@@ -120,8 +120,11 @@ export async function findNode(client: Client, name: string): Promise<NodeResour
   }
 }
 
-/** When nothing can be detected, an address of old that was to be detected anew does not stay. */
-async function addressesOrClear({ client, settings, facts, log }: StartingNode, stored: NodeResource | undefined) {
+/** If no address is found, clears stored addresses that should have been autodetected: they may be wrong. */
+async function configureAddressesOrClear(
+  { client, settings, facts, log }: StartingNode,
+  stored: NodeResource | undefined,
+) {
   try {
     return await configureAddresses(stored?.spec ?? {}, {
       settings,
@@ -143,7 +146,7 @@ async function clearDetected(client: Client, stored: NodeResource, settings: Nod
   if (JSON.stringify(spec) !== JSON.stringify(stored.spec)) await client.update({ ...stored, spec });
 }
 
-async function refuseConflict(
+async function checkConflict(
   { client, name, settings, log }: StartingNode,
   stored: NodeResource | undefined,
   spec: NodeSpec,
@@ -155,13 +158,13 @@ async function refuseConflict(
     for (const version of [4, 6] as const) {
       const [old, now] = [stored?.spec, spec].map((each) => each?.bgp?.[`ipv${version}Address`]);
       if (old !== undefined && old !== now)
-        log.warn(`the node's IPv${version} address changes`, { from: old, to: now });
+        log.warn(`the node's IPv${version} address changed`, { from: old, to: now });
     }
     return;
   }
   if (stored !== undefined) await clearDetected(client, stored, settings);
   throw new NodeFailure(
-    `conflicting node detected: IPv${conflict.version} address conflict: Node ${conflict.node} has ${conflict.address} too; delete it if it is gone, or set ${conflict.version === 4 ? "IP" : "IP6"} or its autodetection method`,
+    `conflicting node detected: IPv${conflict.version} address conflict: Node ${conflict.node} also has ${conflict.address}; delete that Node if it no longer exists, or set ${conflict.version === 4 ? "IP" : "IP6"} or its autodetection method`,
   );
 }
 
@@ -189,7 +192,7 @@ async function writeNode(
   else await client.create({ apiVersion: API_VERSION, kind: "Node", metadata: { name }, spec });
 }
 
-function makeDirectories({ backend, fileLogging }: NodeSettings, root: string, log: Logger): void {
+function createDirectories({ backend, fileLogging }: NodeSettings, root: string, log: Logger): void {
   const folders = [
     ...(backend === "bird" ? ["var/run/calico"] : []),
     "var/lib/calico",
@@ -197,11 +200,11 @@ function makeDirectories({ backend, fileLogging }: NodeSettings, root: string, l
   ].map((folder) => join(root, folder));
   for (const folder of folders) {
     if (existsSync(folder)) continue;
-    log.warn("made a directory that should be mounted from the host", { folder });
+    log.warn("creating a directory that should be mounted from the host", { folder });
     try {
       mkdirSync(folder, { recursive: true });
     } catch (error) {
-      throw new NodeFailure(`cannot make ${folder}: ${describeError(error)}`, { cause: error });
+      throw new NodeFailure(`cannot create ${folder}: ${describeError(error)}`, { cause: error });
     }
   }
 }
@@ -236,7 +239,7 @@ async function createPools(
     }
 }
 
-/** Whole or not at all: the CNI plugin reads it at any moment. */
+/** Replaces the file atomically, because the CNI plugin may read it at any time. */
 function writeNodename(file: string, name: string): void {
   try {
     replaceFile(file, name);

@@ -1,12 +1,12 @@
-// Where the lines of a node's parts go: to our own standard output, tagged by part, and, unless switched off, to a file
-// per part that is renamed when it is full.
+// Writes the output of child processes to standard output, each line with the name of its child, and, unless file logging
+// is disabled, to one log file per child, which is rotated.
 import { appendFileSync, mkdirSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
 import { join } from "node:path";
 
 const MAX_BYTES = 10_000_000;
 const KEPT = 5;
 
-export class PartOutput {
+export class ChildOutput {
   readonly #folder: string | undefined;
   readonly #write: (text: string) => void;
   readonly #sizes = new Map<string, number>();
@@ -17,12 +17,12 @@ export class PartOutput {
     this.#write = write;
   }
 
-  line(part: string, text: string): void {
-    this.#write(`${part}: ${text}\n`);
-    if (this.#folder !== undefined) this.#append(join(this.#folder, part), `${new Date().toISOString()} ${text}\n`);
+  line(child: string, text: string): void {
+    this.#write(`${child}: ${text}\n`);
+    if (this.#folder !== undefined) this.#append(join(this.#folder, child), `${new Date().toISOString()} ${text}\n`);
   }
 
-  /** A disk that is full must not stop the node: what cannot be written is lost. */
+  /** Drops lines that cannot be written: a full disk must not stop the node. */
   #append(folder: string, text: string): void {
     const file = join(folder, "current");
     try {
@@ -55,6 +55,6 @@ function toStdout(text: string): void {
   try {
     writeSync(1, text);
   } catch {
-    // Nobody reads.
+    // standard output is closed
   }
 }

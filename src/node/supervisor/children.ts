@@ -1,4 +1,4 @@
-// Which parts of a node run as processes of their own, by what the environment asks for.
+// Plans the child processes of calico-node from its environment.
 import { existsSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { Environment } from "../../datastore/index.ts";
@@ -11,15 +11,15 @@ import type { ChildPlan } from "./supervisor.ts";
 export const RUN_FOLDER = "/var/run/calico";
 export const SUPERVISOR_FILE = `${RUN_FOLDER}/supervisor.json`;
 export const CONFD_FOLDER = "/etc/calico/confd/config";
-/** Written by the BGP service whenever a plan is in force. */
+/** Written by the BGP service each time it has applied a plan. */
 export const BGP_SERVICE_FILE = `${RUN_FOLDER}/bgp-service.json`;
-/** So long BIRD waits for the BGP service; then the file of last time has to do: the datastore may be away. */
+/** Then BIRD starts with the configuration of the previous run: the datastore may be unavailable. */
 const SERVICE_WAIT_MS = 10_000;
 
-/** `EXIT_RESTART` of felix/shutdown.ts, the code that Calico's Felix uses as well. */
+/** `EXIT_RESTART` of felix/shutdown.ts; Calico's Felix uses the same code. */
 const FELIX_RESTART = 129;
 
-/** `CALICO_NETWORKING` is what the backend was called long ago. */
+/** `CALICO_NETWORKING` is the deprecated name of `CALICO_NETWORKING_BACKEND`. */
 export function effectiveBackend(env: Environment, backend: Backend): { backend: Backend; legacy: boolean } {
   const old = env["CALICO_NETWORKING"] ?? "";
   if (old === "") return { backend, legacy: false };
@@ -50,21 +50,21 @@ export function planChildren(env: Environment, nodeName: string, backend: Backen
       env: own,
       ifMissing: "install BIRD 2 (Debian's package bird2), or set CALICO_NETWORKING_BACKEND to vxlan or none",
       extraArguments: () => (hasRoutesOfBird(bird === "bird" ? 4 : 6) ? ["-R"] : []),
-      // A BIRD that begins with last time's file and is told of another while it recovers counts sessions it has had to
-      // restart as missing, and holds routes back until its patience ends.
-      startsWhen: () => existsSync(config) && (hasPlanned(since) || Date.now() - since > SERVICE_WAIT_MS),
+      // If BIRD starts with the previous configuration and is reconfigured during recovery, it waits for the sessions that it
+      // had to restart until its recovery timeout, and adds no new routes until then.
+      startsWhen: () => existsSync(config) && (isPlanWrittenSince(since) || Date.now() - since > SERVICE_WAIT_MS),
       stopSignal: "SIGKILL",
     });
   }
   return plans;
 }
 
-const hasPlanned = (since: number): boolean =>
+const isPlanWrittenSince = (since: number): boolean =>
   (statSync(BGP_SERVICE_FILE, { throwIfNoEntry: false })?.mtimeMs ?? 0) >= since;
 
 /**
- * A BIRD before this one left routes in the kernel: they are to be kept until all neighbours have spoken. On a host
- * without any there is nothing to keep, and waiting for neighbours would only hold the first routes back.
+ * Whether a previous BIRD left routes in the kernel. BIRD must then recover (`-R`): keep them until all peers have sent
+ * their routes. Without such routes, recovery would only delay the first new ones.
  */
 function hasRoutesOfBird(version: IpVersion): boolean {
   using kernel = openRtnetlink();
@@ -72,7 +72,7 @@ function hasRoutesOfBird(version: IpVersion): boolean {
 }
 const RTPROT_BIRD = 12;
 
-/** Ourselves, by another flag. A run from source has its script between. */
+/** The command of this executable with another flag; when run from source, with the script before the flag. */
 function self(flag: string): Pick<ChildPlan, "command" | "argv0"> {
   const script = BUILD.isSource ? [join(import.meta.dir, "../../main.ts")] : [];
   return { command: [process.execPath, ...script, flag], argv0: "calico-node" };
@@ -87,7 +87,7 @@ const FROM_ETCD = {
   FELIX_ETCDCERTFILE: "ETCD_CERT_FILE",
 } as const;
 
-/** Felix has names of its own for what the node was told. */
+/** Translates calico-node's variables to Felix's names. */
 export function felixEnvironment(env: Environment): Record<string, string> {
   const mapped: Record<string, string> = {};
   const set = (name: string, value: string | undefined) => {

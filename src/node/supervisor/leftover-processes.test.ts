@@ -1,4 +1,4 @@
-// The parts of a calico-node that was killed, as real processes: which of them are ended and which are left alone.
+// Tests with real processes which children of a killed calico-node are terminated, and which processes are not touched.
 import { afterAll, expect, test } from "bun:test";
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, readFileSync, readlinkSync, rmSync, writeFileSync } from "node:fs";
@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { silentLogger } from "../../lib/log/log.ts";
 import { startTimeOf } from "../../lib/process/process-identity.ts";
 import { eventually } from "../../lib/testing/eventually.ts";
-import { endLeftovers } from "./leftover-processes.ts";
+import { stopLeftovers } from "./leftover-processes.ts";
 import type { SupervisorState } from "./supervisor.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "leftovers-"));
@@ -23,7 +23,7 @@ const ownNamespace = readlinkSync("/proc/self/ns/pid");
 /** No process has this pid: the largest one that Linux assigns is below 2^22. */
 const NO_PID = 2 ** 22;
 
-async function startPart(...command: readonly [string, ...string[]]) {
+async function startChild(...command: readonly [string, ...string[]]) {
   const [program, ...args] = command;
   const child = spawn(program, args, { stdio: "ignore" });
   started.push(child);
@@ -34,9 +34,9 @@ async function startPart(...command: readonly [string, ...string[]]) {
   return { pid, startTime };
 }
 
-async function endWith(state: SupervisorState): Promise<void> {
+async function stopWith(state: SupervisorState): Promise<void> {
   writeFileSync(file, JSON.stringify(state));
-  await endLeftovers({ file, plans: [PLAN], log: silentLogger, withinMs: 2000 });
+  await stopLeftovers({ file, plans: [PLAN], log: silentLogger, withinMs: 2000 });
 }
 
 const cases: readonly {
@@ -44,44 +44,50 @@ const cases: readonly {
   readonly command?: readonly [string, ...string[]];
   readonly startTime?: (own: string) => string | undefined;
   readonly pidNamespace?: string;
-  readonly isEnded: boolean;
+  readonly isStopped: boolean;
 }[] = [
-  { name: "the part that is recorded", isEnded: true },
-  { name: "a part without a start time, from an older version", startTime: () => undefined, isEnded: true },
+  { name: "the recorded child", isStopped: true },
+  { name: "a child recorded without a start time, by an older version", startTime: () => undefined, isStopped: true },
   {
-    name: "another process with the pid and even the command line of the part",
+    name: "another process with the pid and command line of the child",
     startTime: (own) => String(Number(own) - 1),
-    isEnded: false,
+    isStopped: false,
   },
-  { name: "another program with the pid of the part", command: ["sleep", "601"], isEnded: false },
-  { name: "a process with that pid in another pid namespace", pidNamespace: "pid:[1]", isEnded: false },
+  { name: "another program with the pid of the child", command: ["sleep", "601"], isStopped: false },
+  { name: "a process with that pid in another pid namespace", pidNamespace: "pid:[1]", isStopped: false },
 ];
 
-for (const { name, command = PLAN.command, startTime, pidNamespace = ownNamespace, isEnded } of cases)
-  test(`${isEnded ? "ends" : "does not end"} ${name}`, async () => {
-    const part = await startPart(...command);
-    const recorded = startTime === undefined ? part.startTime : startTime(part.startTime);
-    const child = { name: "bird", state: "running", pid: part.pid, restarts: 0 } as const;
-    await endWith({
+for (const { name, command = PLAN.command, startTime, pidNamespace = ownNamespace, isStopped } of cases)
+  test(`${isStopped ? "stops" : "does not stop"} ${name}`, async () => {
+    const leftover = await startChild(...command);
+    const recorded = startTime === undefined ? leftover.startTime : startTime(leftover.startTime);
+    const child = { name: "bird", state: "running", pid: leftover.pid, restarts: 0 } as const;
+    await stopWith({
       pid: NO_PID,
       pidNamespace,
       children: [recorded === undefined ? child : { ...child, startTime: recorded }],
     });
-    expect(startTimeOf(part.pid) === undefined).toBe(isEnded);
+    expect(startTimeOf(leftover.pid) === undefined).toBe(isStopped);
   });
 
-test("a part that ignores SIGTERM is killed", async () => {
+test("a child that ignores SIGTERM is killed", async () => {
   const ready = join(folder, "ready");
-  const part = await startPart("sh", "-c", `trap '' TERM; : > ${ready}; while :; do sleep 0.1; done`, "sh", "-felix");
+  const leftover = await startChild(
+    "sh",
+    "-c",
+    `trap '' TERM; : > ${ready}; while :; do sleep 0.1; done`,
+    "sh",
+    "-felix",
+  );
   await eventually(() => Bun.file(ready).exists());
   writeFileSync(
     file,
     JSON.stringify({
       pid: NO_PID,
       pidNamespace: ownNamespace,
-      children: [{ name: "felix", state: "running", restarts: 0, ...part }],
+      children: [{ name: "felix", state: "running", restarts: 0, ...leftover }],
     } satisfies SupervisorState),
   );
-  await endLeftovers({ file, plans: [], log: silentLogger, withinMs: 300 });
-  expect(startTimeOf(part.pid)).toBeUndefined();
+  await stopLeftovers({ file, plans: [], log: silentLogger, withinMs: 300 });
+  expect(startTimeOf(leftover.pid)).toBeUndefined();
 });

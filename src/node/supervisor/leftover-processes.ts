@@ -1,5 +1,5 @@
-// Ends the parts of a calico-node that was killed: they run on without it. It is used before new parts start and before
-// Calico is removed from the host. Both are refused while that calico-node still runs.
+// Terminates the children of a killed calico-node, which continue to run without it. Used before new children are started
+// and before Calico is removed from the host; both fail while the previous calico-node still runs.
 import { readFileSync, readlinkSync } from "node:fs";
 import type { Logger } from "../../lib/log/log.ts";
 import { startTimeOf } from "../../lib/process/process-identity.ts";
@@ -8,26 +8,26 @@ import { NodeFailure } from "../failure.ts";
 import type { ChildPlan, SupervisorState } from "./supervisor.ts";
 
 export interface LeftoverOptions {
-  /** The supervisor's file, as the last node left it. */
+  /** The state file that the supervisor of the previous calico-node wrote. */
   readonly file: string;
   readonly plans: readonly ChildPlan[];
   readonly log: Logger;
   readonly withinMs?: number;
 }
 
-/** @throws NodeFailure if another calico-node runs, or if a part does not end */
-export async function endLeftovers(options: LeftoverOptions): Promise<void> {
+/** @throws NodeFailure if another calico-node runs, or if a child does not exit */
+export async function stopLeftovers(options: LeftoverOptions): Promise<void> {
   const state = readState(options.file);
-  // Pids of another pid namespace, such as that of a container which has ended, name other processes here.
+  // Pids of another pid namespace, such as that of a container that no longer exists, belong to other processes here.
   if (state === undefined || (state.pidNamespace ?? ownPidNamespace()) !== ownPidNamespace()) return;
-  const before = wordsOf(state);
-  if (state.pid !== process.pid && before?.some((word) => /(^|\/)calico-node$/.test(word)) === true)
-    throw new NodeFailure(`another calico-node runs on this host: process ${state.pid}; stop it first`);
+  const previous = readCommandLine(state);
+  if (state.pid !== process.pid && previous?.some((word) => /(^|\/)calico-node$/.test(word)) === true)
+    throw new NodeFailure(`another calico-node runs on this host (process ${state.pid}); stop it first`);
   for (const { name, pid, startTime } of state.children) {
     const plan = options.plans.find((candidate) => candidate.name === name);
-    if (pid === undefined || !isPart({ pid, startTime }, name, plan)) continue;
-    options.log.warn("ending a part that the last node left running", { name, pid });
-    await end(name, pid, plan?.stopSignal ?? "SIGTERM", options.withinMs ?? 5_000);
+    if (pid === undefined || !isChild({ pid, startTime }, name, plan)) continue;
+    options.log.warn("stopping a child process of the previous calico-node", { name, pid });
+    await terminate(name, pid, plan?.stopSignal ?? "SIGTERM", options.withinMs ?? 5_000);
   }
 }
 
@@ -38,26 +38,26 @@ function readState(file: string): SupervisorState | undefined {
     const state = JSON.parse(readFileSync(file, "utf8")) as SupervisorState;
     return Array.isArray(state.children) && Number.isInteger(state.pid) ? state : undefined;
   } catch {
-    return undefined; // the first start, or nothing that can be read
+    return undefined; // the first start, or an unreadable file
   }
 }
 
-/** As the supervisor recorded it. Older versions of calico-ts record no start time. */
-interface Recorded {
+/** A process in the supervisor's state file. Older versions of calico-ts recorded no start time. */
+interface RecordedProcess {
   readonly pid: number;
   readonly startTime?: string;
 }
 
-/** The kernel assigns pids again: only a process with the command line of the part, and its start time, is the part. */
-function isPart(recorded: Recorded, name: string, plan: ChildPlan | undefined): boolean {
-  const words = wordsOf(recorded);
+/** The kernel reuses pids, so command line and start time must match as well. */
+function isChild(recorded: RecordedProcess, name: string, plan: ChildPlan | undefined): boolean {
+  const words = readCommandLine(recorded);
   if (words === undefined) return false;
   const last = plan?.command.at(-1);
   return last === undefined ? words.includes(`-${name}`) : words.includes(last);
 }
 
-/** The command line; undefined if the recorded process has ended. */
-function wordsOf({ pid, startTime }: Recorded): readonly string[] | undefined {
+/** Returns undefined if the recorded process has exited. */
+function readCommandLine({ pid, startTime }: RecordedProcess): readonly string[] | undefined {
   const found = startTimeOf(pid);
   if (found === undefined || (startTime ?? found) !== found) return undefined;
   try {
@@ -68,8 +68,8 @@ function wordsOf({ pid, startTime }: Recorded): readonly string[] | undefined {
   }
 }
 
-/** Returns when the process has ended and its sockets are closed. */
-async function end(name: string, pid: number, stopSignal: NodeJS.Signals, withinMs: number): Promise<void> {
+/** Returns when the process has exited and its sockets are closed. */
+async function terminate(name: string, pid: number, stopSignal: NodeJS.Signals, withinMs: number): Promise<void> {
   const startTime = startTimeOf(pid);
   if (startTime === undefined) return;
   for (const signal of [stopSignal, "SIGKILL"] as const) {
@@ -77,10 +77,10 @@ async function end(name: string, pid: number, stopSignal: NodeJS.Signals, within
     try {
       process.kill(pid, signal);
     } catch {
-      // It has ended.
+      // already exited
     }
     for (const until = Date.now() + withinMs; Date.now() < until; await delay(20))
       if (startTimeOf(pid) !== startTime) return;
   }
-  throw new NodeFailure(`process ${pid} (${name}) of the last calico-node does not end, although it was killed`);
+  throw new NodeFailure(`process ${pid} (${name}) of the previous calico-node still runs after SIGKILL`);
 }

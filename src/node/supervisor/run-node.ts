@@ -1,7 +1,7 @@
-// calico-node without a flag: the whole node.
+// Runs a complete node: calico-node without a flag.
 //
-//   startup ─► tunnel addresses ─► supervisor: felix, confd (BGP service), bird, bird6   (processes)
-//                              └─► loops here: addresses, tunnels, readiness, CNI service
+//   startup ─► tunnel addresses ─► supervisor: felix, confd (BGP service), bird, bird6     (child processes)
+//                              └─► loops: host addresses, tunnels, status, CNI service …   (in this process)
 import { join } from "node:path";
 import { keepTokenFresh, startCniService } from "../../cni/index.ts";
 import type { Environment } from "../../datastore/index.ts";
@@ -13,12 +13,12 @@ import { aborted, backoffDelay, pause } from "../../lib/retry.ts";
 import { serveBgpMetrics } from "../bgp/bgp-metrics.ts";
 import { monitorAddresses } from "../startup/address-monitor.ts";
 import { effectiveBackend, planChildren, RUN_FOLDER, SUPERVISOR_FILE } from "./children.ts";
-import { endLeftovers } from "./leftover-processes.ts";
+import { stopLeftovers } from "./leftover-processes.ts";
 import { runMode } from "../mode.ts";
 import { completeStartup } from "../startup/network-condition.ts";
 import { type NodeDatastore, openNodeDatastore } from "../node-datastore.ts";
 import { nodeName } from "../startup/node-name.ts";
-import { PartOutput } from "./child-output.ts";
+import { ChildOutput } from "./child-output.ts";
 import { CNI_KUBECONFIG, isBackend, type NodeSettings, readSettings } from "../settings.ts";
 import { SessionErrors } from "../bgp/session-errors.ts";
 import { runUntilSignal } from "../signals.ts";
@@ -32,21 +32,21 @@ export function main(): Promise<number> {
   enlargeThreadPool(); // for the CNI service
   return runMode("Calico node failed to start", async (log) => {
     const { backend, legacy } = effectiveBackend(process.env, readSettings(process.env).backend);
-    const asked = process.env["CALICO_NETWORKING_BACKEND"] ?? "";
-    if (!isBackend(asked))
-      log.warn("CALICO_NETWORKING_BACKEND is none of bird, vxlan and none: taken as bird", { value: asked });
-    if (legacy) log.warn("CALICO_NETWORKING is out of date: use CALICO_NETWORKING_BACKEND", { backend });
+    const requested = process.env["CALICO_NETWORKING_BACKEND"] ?? "";
+    if (!isBackend(requested))
+      log.warn("unknown CALICO_NETWORKING_BACKEND: want bird, vxlan or none; using bird", { value: requested });
+    if (legacy) log.warn("CALICO_NETWORKING is deprecated: use CALICO_NETWORKING_BACKEND", { backend });
     const env: Environment = { ...process.env, CALICO_NETWORKING_BACKEND: backend };
     const name = await startUp(env, log);
-    await runUntilSignal((signal) => runParts({ ...env, NODENAME: name }, name, log, signal));
-    log.info("the node has stopped");
+    await runUntilSignal((signal) => runChildrenAndLoops({ ...env, NODENAME: name }, name, log, signal));
+    log.info("calico-node stopped");
   });
 }
 
-/** `node-services`: the loops alone, beside agents that somebody else runs. */
+/** `-node-services`: runs only the loops, for a host on which another program runs Felix and BIRD. */
 export function servicesMain(): Promise<number> {
   enlargeThreadPool();
-  return runMode("the node's services failed", async (log) => {
+  return runMode("node services failed", async (log) => {
     const settings = readSettings(process.env);
     const name = nodeName({ env: process.env, file: settings.nodenameFile }, log);
     await runUntilSignal(async (signal) => {
@@ -56,7 +56,7 @@ export function servicesMain(): Promise<number> {
   });
 }
 
-async function runParts(env: Environment, name: string, log: Logger, signal: AbortSignal): Promise<void> {
+async function runChildrenAndLoops(env: Environment, name: string, log: Logger, signal: AbortSignal): Promise<void> {
   const settings = readSettings(env);
   await using opened = await openNodeDatastore(env, { log, retryUntil: signal });
   const { store } = opened;
@@ -74,22 +74,22 @@ async function runParts(env: Environment, name: string, log: Logger, signal: Abo
       log,
     });
   const errors = new SessionErrors();
-  const output = new PartOutput(settings.fileLogging ? "/var/log/calico" : undefined);
+  const output = new ChildOutput(settings.fileLogging ? "/var/log/calico" : undefined);
   const plans = planChildren(env, name, settings.backend);
-  await endLeftovers({ file: SUPERVISOR_FILE, plans, log });
+  await stopLeftovers({ file: SUPERVISOR_FILE, plans, log });
   const supervisor = new Supervisor({
     plans,
     file: SUPERVISOR_FILE,
     log,
-    output: (part, line) => {
-      output.line(part, line);
-      errors.onLine(part, line);
+    output: (child, line) => {
+      output.line(child, line);
+      errors.onLine(child, line);
     },
   });
   await Promise.all([supervisor.run(signal), runLoops(env, name, opened, log, signal)]);
 }
 
-/** The light work of a node, in this process. */
+/** Runs the tasks that need no process of their own. */
 async function runLoops(
   env: Environment,
   name: string,
@@ -99,7 +99,7 @@ async function runLoops(
 ): Promise<void> {
   const settings = readSettings(env);
   const { store } = opened;
-  const loop = (what: string, work: () => Promise<void>) => keepRunning(what, work, log, signal);
+  const loop = (name: string, work: () => Promise<void>) => keepRunning(name, work, log, signal);
   await Promise.all([
     loop("readiness", () => completeStartup(settings, name, log, signal)),
     loop("status", () => reportStatus({ env, store, node: name, log }, signal)),
@@ -134,14 +134,14 @@ async function serveCni(
 
 const BACKOFF = { firstMs: 500, maxMs: 30_000 };
 
-/** A loop that fails is told and tried again; the node does not end with it. */
-async function keepRunning(what: string, work: () => Promise<void>, log: Logger, signal: AbortSignal): Promise<void> {
+/** Restarts a loop that fails, so that one failing loop does not stop the node. */
+async function keepRunning(loop: string, work: () => Promise<void>, log: Logger, signal: AbortSignal): Promise<void> {
   for (let failures = 0; !signal.aborted; failures++)
     try {
       return await work();
     } catch (error) {
       if (signal.aborted) return;
-      log.error("a loop of the node failed and is started again", { loop: what, error: describeError(error) });
+      log.error("node loop failed, restarting", { loop, error: describeError(error) });
       await pause(backoffDelay(BACKOFF, failures), signal);
     }
 }

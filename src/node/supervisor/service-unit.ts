@@ -1,4 +1,4 @@
-// calico-node as a service of the host's own init system.
+// Renders the systemd unit and the environment file that run calico-node as a service of the host.
 
 export interface ServiceUnit {
   readonly executable: string;
@@ -9,7 +9,7 @@ export const UNIT_NAME = "calico-node.service";
 export const UNIT_PATH = `/etc/systemd/system/${UNIT_NAME}`;
 export const ENVIRONMENT_FILE = "/etc/calico/calico-node.env";
 
-/** BIRD is left alone by systemd's own TERM: the node kills it, so that neighbours keep its routes over a restart. */
+/** `KillMode=mixed` sends SIGTERM only to calico-node, which stops BIRD with SIGKILL, so that peers keep the node's routes. */
 export function serviceUnit({ executable, environmentFile }: ServiceUnit): string {
   return `[Unit]
 Description=Calico node: routes and network policy for the workloads of this host
@@ -38,16 +38,16 @@ WantedBy=multi-user.target
 `;
 }
 
-/** Variables whose value is for the service alone. */
+/** Names of variables whose values must not be printed. */
 const SECRET = /PASSWORD|TOKEN/;
 
-/** As `environmentText`, for people to read. */
+/** Like `environmentText`, with secrets hidden. */
 export function shownEnvironment(env: Readonly<Record<string, string | undefined>>): string {
   const shown = Object.entries(env).map(([name, value]) => [name, value && SECRET.test(name) ? "<secret>" : value]);
   return environmentText(Object.fromEntries(shown) as Record<string, string | undefined>);
 }
 
-/** One variable per line, quoted as systemd reads it. */
+/** One variable per line, quoted for systemd's EnvironmentFile=. */
 export function environmentText(env: Readonly<Record<string, string | undefined>>): string {
   return Object.entries(env)
     .filter((entry): entry is [string, string] => entry[1] !== undefined && entry[1] !== "")

@@ -16,7 +16,7 @@ class Bench implements AsyncDisposable {
   start(...plans: Partial<ChildPlan>[]): Supervisor {
     const supervisor = new Supervisor({
       plans: plans.map((plan, i) => ({
-        name: `part${i}`,
+        name: `child${i}`,
         command: ["sleep", "60"],
         env: { PATH: process.env["PATH"] },
         stopSignal: "SIGTERM",
@@ -24,7 +24,7 @@ class Bench implements AsyncDisposable {
       })),
       file: this.file,
       log: silentLogger,
-      output: (part, line) => this.lines.push(`${part}: ${line}`),
+      output: (child, line) => this.lines.push(`${child}: ${line}`),
       backoff: { firstMs: 5, maxMs: 20 },
       stopWithinMs: 200,
     });
@@ -45,15 +45,15 @@ class Bench implements AsyncDisposable {
 }
 const shell = (script: string): Pick<ChildPlan, "command"> => ({ command: ["sh", "-c", script] });
 
-test("NB-009 a part that ends is started again, and the file says how often and how it ended", async () => {
+test("NB-009 a child that exits is restarted, and the state file has the number of restarts and the exit code", async () => {
   await using bench = new Bench();
   bench.start({ ...shell("echo hello; echo trouble >&2; exit 3") });
   await eventually(() => (bench.state().children[0]?.restarts ?? 0) >= 3);
   expect(bench.state().children[0]?.lastExit).toMatchObject({ code: 3, signal: null });
-  expect(bench.lines.slice(0, 2).sort()).toEqual(["part0: hello", "part0: trouble"]);
+  expect(bench.lines.slice(0, 2).sort()).toEqual(["child0: hello", "child0: trouble"]);
 });
 
-test("a part that requests a restart by its exit code is restarting, and failing only if it does so again and again", async () => {
+test("a child that requests a restart by its exit code is restarting; after several requests in a row it is failing", async () => {
   await using bench = new Bench();
   const restarts = (part: number) => bench.state().children[part]?.restarts ?? 0;
   const restart = { ...shell("exit 129"), restartCode: 129 };
@@ -67,14 +67,14 @@ test("a part that requests a restart by its exit code is restarting, and failing
   expect(bench.state().children[0]).toMatchObject({ restarts: 1, lastExit: { code: 129 } });
 });
 
-test("a program that is not there: the file says so, with what to do", async () => {
+test("the state file names a missing program and how to install it", async () => {
   await using bench = new Bench();
   bench.start({ command: ["no-such-bird"], ifMissing: "install BIRD 2" });
   await eventually(() => (bench.state().children[0]?.restarts ?? 0) >= 1);
-  expect(bench.state().children[0]?.lastExit?.error).toBe("no program no-such-bird in PATH: install BIRD 2");
+  expect(bench.state().children[0]?.lastExit?.error).toBe("no-such-bird not found in PATH: install BIRD 2");
 });
 
-test("a part that is killed comes back with another process", async () => {
+test("a killed child is restarted with a new pid", async () => {
   await using bench = new Bench();
   bench.start({});
   await eventually(() => bench.state().children[0]?.state === "running");
@@ -84,7 +84,7 @@ test("a part that is killed comes back with another process", async () => {
   expect(bench.state().children[0]).toMatchObject({ restarts: 1, lastExit: { code: null, signal: "SIGKILL" } });
 });
 
-test("a part waits for what it needs", async () => {
+test("a child waits for its start condition", async () => {
   await using bench = new Bench();
   const needed = join(bench.folder, "config");
   bench.start({ startsWhen: () => existsSync(needed) });
@@ -93,11 +93,11 @@ test("a part waits for what it needs", async () => {
   await eventually(() => bench.state().children[0]?.state === "running");
 });
 
-test("stopping ends all parts, those that do not listen by force", async () => {
+test("stopping terminates all children, with SIGKILL those that ignore SIGTERM", async () => {
   await using bench = new Bench();
   bench.start({}, shell("trap '' TERM; echo deaf; while :; do sleep 1; done"), { stopSignal: "SIGKILL" });
   await eventually(
-    () => bench.state().children.every(({ state }) => state === "running") && bench.lines.includes("part1: deaf"),
+    () => bench.state().children.every(({ state }) => state === "running") && bench.lines.includes("child1: deaf"),
   );
   const pids = bench.state().children.map(({ pid }) => pid ?? 0);
   await bench.stop();
@@ -105,16 +105,16 @@ test("stopping ends all parts, those that do not listen by force", async () => {
   expect(bench.state().children.map(({ state }) => state)).toEqual(["stopped", "stopped", "stopped"]);
 });
 
-test("a program that is not there is tried again and does not end the others", async () => {
+test("a missing program is retried and does not stop the other children", async () => {
   await using bench = new Bench();
   bench.start({ command: ["/no/such/program"] }, {});
   await eventually(() => (bench.state().children[0]?.restarts ?? 0) >= 2);
   expect(bench.state().children[1]?.state).toBe("running");
 });
 
-test("a very long line is passed on in pieces", async () => {
+test("a very long line is emitted in pieces", async () => {
   await using bench = new Bench();
   bench.start(shell("head -c 200000 /dev/zero | tr '\\0' x; sleep 60"));
-  // Up to 64 KiB of it may still be held back, depending on the sizes in which the pipe is read.
+  // Up to 64 KiB may still be buffered, depending on the sizes of the reads from the pipe.
   await eventually(() => bench.lines.join("").length > 130_000);
 });

@@ -106,7 +106,7 @@ const kinds: {
   },
 ];
 for (const { id, pool, status, handle, type, read } of kinds)
-  test(`${id} ${type}: taken under its handle, kept, and given back with the pool`, async () => {
+  test(`${id} ${type}: assigned with its handle, kept, and released with the pool`, async () => {
     await using bench = await Bench.create({}, status);
     await bench.pool("p", ...pool);
     await bench.reconcile();
@@ -124,7 +124,7 @@ for (const { id, pool, status, handle, type, read } of kinds)
     expect(await bench.handles()).toEqual([]);
   });
 
-test("NB-066 an address moves when its pool changes", async () => {
+test("NB-066 an address is replaced when its pool changes", async () => {
   await using bench = await Bench.create();
   await bench.pool("p", "10.0.0.0/26", { ipipMode: "Always" });
   await bench.reconcile();
@@ -137,14 +137,14 @@ test("NB-066 an address moves when its pool changes", async () => {
   expect(pools[0]?.inUse).toBe(0n);
 });
 
-test("NB-066 only pools that select the node, are enabled and not going count", async () => {
+test("NB-066 a pool that does not select the node is not used", async () => {
   await using bench = await Bench.create();
   await bench.pool("p", "10.0.0.0/26", { ipipMode: "Always", nodeSelector: "has(nope)" });
   await bench.reconcile();
   expect(await bench.spec()).toEqual({});
 });
 
-test("NB-067 a pool for workloads alone gives no tunnel address", async () => {
+test("NB-067 a pool without the use Tunnel provides no tunnel address", async () => {
   await using bench = await Bench.create();
   await bench.pool("p", "10.0.0.0/26", { ipipMode: "Always", allowedUses: ["Workload"] });
   await bench.reconcile();
@@ -162,7 +162,7 @@ test("NB-063 with host encryption WireGuard needs no address", async () => {
   expect(await bench.spec()).toEqual({});
 });
 
-test("NB-065 an address without handle and attributes is claimed again with them", async () => {
+test("NB-065 an address without handle and attributes is assigned again with them", async () => {
   await using bench = await Bench.create({ bgp: { ipv4IPIPTunnelAddr: "10.0.0.7" } });
   await bench.pool("p", "10.0.0.0/26", { ipipMode: "Always" });
   await bench.ipam.assignAddress({ address: parseAddress("10.0.0.7"), host: NODE });
@@ -171,7 +171,7 @@ test("NB-065 an address without handle and attributes is claimed again with them
   expect(await bench.ipam.allocationOf(parseAddress("10.0.0.7"))).toMatchObject({ handleId: "ipip-tunnel-addr-n1" });
 });
 
-test("NB-065 an address of somebody else is left to them, another is taken", async () => {
+test("NB-065 an address of another owner is not released, and a new one is assigned", async () => {
   await using bench = await Bench.create({ bgp: { ipv4IPIPTunnelAddr: "10.0.0.7" } });
   await bench.pool("p", "10.0.0.0/26", { ipipMode: "Always" });
   await bench.ipam.assignAddress({
@@ -186,7 +186,7 @@ test("NB-065 an address of somebody else is left to them, another is taken", asy
   expect(bench.records.some(({ level }) => level === "warn")).toBe(true);
 });
 
-test("NB-065 without a pool an old-style address is released, a stranger's never", async () => {
+test("NB-065 without a pool, an address without a handle is released, an address of another owner is not", async () => {
   for (const owner of [undefined, "pod"]) {
     await using bench = await Bench.create({ bgp: { ipv4IPIPTunnelAddr: "10.0.0.7", ipv4Address: "192.0.2.1/24" } });
     await bench.pool("p", "10.0.0.0/26");
@@ -202,7 +202,7 @@ test("NB-065 without a pool an old-style address is released, a stranger's never
   }
 });
 
-test("NB-065 an address nobody holds any more is replaced, leftovers under the handle go", async () => {
+test("NB-065 an unassigned address is replaced, and other addresses of the handle are released", async () => {
   await using bench = await Bench.create({ ipv4VXLANTunnelAddr: "10.0.0.7" });
   await bench.pool("p", "10.0.0.0/26", { vxlanMode: "Always" });
   await bench.ipam.assignAddress({ address: parseAddress("10.0.0.9"), host: NODE, handleId: "vxlan-tunnel-addr-n1" });
@@ -212,7 +212,7 @@ test("NB-065 an address nobody holds any more is replaced, leftovers under the h
   expect((await bench.ipam.utilization(["p"])).pools[0]?.inUse).toBe(1n);
 });
 
-test("a Node that cannot be written keeps no address for itself, a full pool says so", async () => {
+test("addresses are released if the Node cannot be written; the error names a full pool", async () => {
   await using bench = await Bench.create();
   await bench.pool("p", "10.0.0.0/26", { ipipMode: "Always" });
   const client = new Client(bench.store);
@@ -223,7 +223,7 @@ test("a Node that cannot be written keeps no address for itself, a full pool say
   await expect(bench.reconcile()).rejects.toThrow("no address for the ipip tunnel: Assigned 0 out of 1");
 });
 
-test("what others wrote to the Node meanwhile stays", async () => {
+test("concurrent changes of the Node are kept", async () => {
   await using bench = await Bench.create();
   await bench.pool("p", "10.0.0.0/26", { ipipMode: "Always" });
   const client = new Client(bench.store);
@@ -244,7 +244,7 @@ test("what others wrote to the Node meanwhile stays", async () => {
   });
 });
 
-test("NB-068 the daemon follows pools until it is stopped", async () => {
+test("NB-068 the daemon watches pools until it is stopped", async () => {
   await using bench = await Bench.create();
   const controller = new AbortController();
   const running = watchTunnels({ env: {}, store: bench.store, node: NODE, log: bench.log }, controller.signal);

@@ -1,5 +1,5 @@
-// The addresses of this node's tunnels: one out of a pool that uses the tunnel, held under a name of its own, recorded in
-// the Node. Given back when no pool needs the tunnel any more.
+// Assigns the addresses of this node's tunnels: each from a pool that uses the tunnel, with its own IPAM handle, and recorded
+// in the Node resource. The address is released when no pool uses the tunnel any more.
 import { type Client, Conflict, DatastoreError } from "../../datastore/index.ts";
 import {
   type Allocation,
@@ -37,16 +37,16 @@ import { NodeFailure } from "../failure.ts";
 import type { NodeSpec } from "../startup/node-addresses.ts";
 import { findNode, type NodeResource } from "../startup/startup.ts";
 
-/** One tunnel in one family: where the Node has its address, and what pools it is for. */
+/** One tunnel type in one family: the field of its address in the Node, and the pools that use it. */
 interface TunnelKind {
   readonly tunnel: Tunnel;
   readonly version: IpVersion;
   readonly read: (spec: NodeSpec) => string | undefined;
   readonly write: (spec: NodeSpec, address: string | undefined) => NodeSpec;
-  readonly isFor: (pool: IpPool, node: Node, hostEncryption: boolean) => boolean;
+  readonly isUsedBy: (pool: IpPool, node: Node, hostEncryption: boolean) => boolean;
 }
 
-/** In this order; WireGuard first, since it serves pools of any kind. */
+/** In order of assignment. WireGuard is first, because pools of any type use it. */
 const KINDS: readonly TunnelKind[] = [
   wireguard(4),
   wireguard(6),
@@ -55,7 +55,7 @@ const KINDS: readonly TunnelKind[] = [
     version: 4,
     read: (spec) => spec.bgp?.ipv4IPIPTunnelAddr,
     write: (spec, ipv4IPIPTunnelAddr) => withSection(spec, "bgp", { ...spec.bgp, ipv4IPIPTunnelAddr }),
-    isFor: (pool) => pool.ipipMode !== "Never",
+    isUsedBy: (pool) => pool.ipipMode !== "Never",
   },
   vxlan(4),
   vxlan(6),
@@ -68,8 +68,8 @@ function wireguard(version: IpVersion): TunnelKind {
     version,
     read: (spec) => spec.wireguard?.[field],
     write: (spec, address) => withSection(spec, "wireguard", { ...spec.wireguard, [field]: address }),
-    // With host encryption the tunnel has the node's own address.
-    isFor: (_, node, hostEncryption) => node.wireguardKeys[version] !== undefined && !hostEncryption,
+    // With host encryption, the tunnel uses the node's own address.
+    isUsedBy: (_, node, hostEncryption) => node.wireguardKeys[version] !== undefined && !hostEncryption,
   };
 }
 
@@ -83,11 +83,11 @@ function vxlan(version: IpVersion): TunnelKind {
       const { [field]: _, ...rest } = spec;
       return address === undefined ? rest : { ...rest, [field]: address };
     },
-    isFor: (pool) => pool.vxlanMode !== "Never",
+    isUsedBy: (pool) => pool.vxlanMode !== "Never",
   };
 }
 
-/** A section without any field left goes. */
+/** Removes the section if it has no fields. */
 function withSection(spec: NodeSpec, name: "bgp" | "wireguard", fields: Readonly<Record<string, unknown>>): NodeSpec {
   const { [name]: _, ...rest } = spec;
   const kept = Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined && value !== ""));
@@ -104,11 +104,11 @@ export interface TunnelInputs {
 
 const WRITE_ATTEMPTS = 5;
 
-/** Brings all tunnel addresses of the node in order. Nothing to do writes nothing. */
+/** Assigns and releases the node's tunnel addresses as the pools require. Writes the Node only if an address changed. */
 export async function reconcileTunnels(inputs: TunnelInputs): Promise<void> {
   const { client, node: name } = inputs;
   const stored = await findNode(client, name);
-  if (stored === undefined) throw new NodeFailure(`there is no Node ${name}: run calico-node -startup first`);
+  if (stored === undefined) throw new NodeFailure(`Node ${name} does not exist: run calico-node -startup first`);
   const node = readNode(stored, ignoreUnreadable);
   const { items } = await client.list({ kind: "IPPool" });
   const pools = items
@@ -116,17 +116,17 @@ export async function reconcileTunnels(inputs: TunnelInputs): Promise<void> {
     .filter((each) => isEligible(each, node));
   const hostEncryption = await hasHostEncryption(client);
   const assigned: string[] = [];
-  const wanted = new Map<TunnelKind, string | undefined>();
+  const changes = new Map<TunnelKind, string | undefined>();
   try {
     for (const kind of KINDS) {
       const cidrs = pools
-        .filter((pool) => ipVersion(pool.cidr) === kind.version && kind.isFor(pool, node, hostEncryption))
+        .filter((pool) => ipVersion(pool.cidr) === kind.version && kind.isUsedBy(pool, node, hostEncryption))
         .map(({ cidr }) => cidr);
       const worker = new TunnelWorker(kind, inputs, (handle) => assigned.push(handle));
       const address = await worker.reconcile(kind.read(stored.spec), cidrs);
-      if ((address ?? "") !== (kind.read(stored.spec) ?? "")) wanted.set(kind, address);
+      if ((address ?? "") !== (kind.read(stored.spec) ?? "")) changes.set(kind, address);
     }
-    if (wanted.size > 0) await writeAddresses(inputs, stored, wanted);
+    if (changes.size > 0) await writeAddresses(inputs, stored, changes);
   } catch (error) {
     for (const handle of assigned) await inputs.ipam.releaseByHandle(handle).catch(() => {});
     throw error;
@@ -148,15 +148,15 @@ async function hasHostEncryption(client: Client): Promise<boolean> {
   }
 }
 
-/** Only our fields are changed: whatever else was written to the Node meanwhile stays. */
+/** Changes only the tunnel addresses, so that concurrent changes of other fields are kept. */
 async function writeAddresses(
   { client, node: name }: TunnelInputs,
   first: NodeResource,
-  wanted: ReadonlyMap<TunnelKind, string | undefined>,
+  changes: ReadonlyMap<TunnelKind, string | undefined>,
 ): Promise<void> {
   for (let attempt = 1, node: NodeResource | undefined = first; node !== undefined; attempt++) {
     let spec = node.spec;
-    for (const [kind, address] of wanted) spec = kind.write(spec, address);
+    for (const [kind, address] of changes) spec = kind.write(spec, address);
     try {
       await client.update({ ...node, spec });
       return;
@@ -165,10 +165,10 @@ async function writeAddresses(
       node = await findNode(client, name);
     }
   }
-  throw new NodeFailure(`Node ${name} was deleted while its tunnels got their addresses`);
+  throw new NodeFailure(`Node ${name} was deleted while its tunnel addresses were assigned`);
 }
 
-/** One tunnel's address, from what the Node and IPAM say about it. */
+/** Reconciles the address of one tunnel with the Node resource and IPAM. */
 class TunnelWorker {
   readonly #handle: string;
   readonly #type: string;
@@ -182,11 +182,11 @@ class TunnelWorker {
     this.#type = tunnelAttributeType(kind.tunnel, kind.version);
   }
 
-  /** @returns the address the Node should have */
+  /** @returns the address that the Node should have */
   async reconcile(text: string | undefined, pools: readonly Cidr[]): Promise<string | undefined> {
     const current = text === undefined ? undefined : tryParseAddress(text);
     if (pools.length === 0) {
-      await this.#giveBack(current);
+      await this.#release(current);
       return undefined;
     }
     if (current === undefined) {
@@ -202,18 +202,18 @@ class TunnelWorker {
       await this.#releaseHandle();
       return this.#assign(pools);
     }
-    if (this.#isOurs(allocation)) {
+    if (this.#isOwn(allocation)) {
       if (pools.some((pool) => cidrContains(pool, current))) return current;
       await this.#releaseAddress(allocation);
       return this.#assign(pools);
     }
-    if (isOldStyle(allocation)) {
-      // From before addresses had handles: the same address again, with one.
+    if (hasNoHandle(allocation)) {
+      // Assigned by an old Calico, which used no handles: assign the same address again, with a handle.
       await this.#releaseAddress(allocation);
       await this.#claim(current);
       return current;
     }
-    this.inputs.log.warn("the tunnel's address belongs to somebody else: taking another", {
+    this.inputs.log.warn("tunnel address belongs to another owner; assigning a new one", {
       address: current,
       owner: allocation.handleId,
     });
@@ -221,14 +221,14 @@ class TunnelWorker {
   }
 
   /** No pool needs this tunnel. */
-  async #giveBack(current: IpAddress | undefined): Promise<void> {
+  async #release(current: IpAddress | undefined): Promise<void> {
     if (await this.#releaseHandle()) return;
     if (current === undefined) return;
     const allocation = await this.#allocationOf(current);
     if (allocation === undefined) return;
-    if (isOldStyle(allocation) || allocation.handleId === this.#handle) await this.#releaseAddress(allocation);
+    if (hasNoHandle(allocation) || allocation.handleId === this.#handle) await this.#releaseAddress(allocation);
     else
-      this.inputs.log.warn("the tunnel's address belongs to somebody else and is left to them", {
+      this.inputs.log.warn("tunnel address belongs to another owner; not releasing it", {
         address: current,
         owner: allocation.handleId,
       });
@@ -253,7 +253,7 @@ class TunnelWorker {
       throw new NodeFailure(`no address for the ${this.kind.tunnel} tunnel: ${describeShortage(result)}`);
     this.onAssigned(this.#handle);
     const address = cidrAddress(cidr);
-    log.info("tunnel got an address", { tunnel: this.kind.tunnel, address });
+    log.info("assigned tunnel address", { tunnel: this.kind.tunnel, address });
     return address;
   }
 
@@ -274,7 +274,7 @@ class TunnelWorker {
     return { [ATTRIBUTE.node]: this.inputs.node, [ATTRIBUTE.type]: this.#type };
   }
 
-  #isOurs({ attributes }: Allocation): boolean {
+  #isOwn({ attributes }: Allocation): boolean {
     return attributes[ATTRIBUTE.type] === this.#type && attributes[ATTRIBUTE.node] === this.inputs.node;
   }
 
@@ -287,7 +287,7 @@ class TunnelWorker {
     }
   }
 
-  /** @returns whether there was something under the handle */
+  /** @returns false if the handle does not exist */
   async #releaseHandle(): Promise<boolean> {
     try {
       await this.inputs.ipam.releaseByHandle(this.#handle, this.inputs.signal);
@@ -309,5 +309,5 @@ class TunnelWorker {
   }
 }
 
-const isOldStyle = ({ handleId, attributes }: Allocation): boolean =>
+const hasNoHandle = ({ handleId, attributes }: Allocation): boolean =>
   (handleId ?? "") === "" && Object.keys(attributes).length === 0;

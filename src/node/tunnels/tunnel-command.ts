@@ -1,4 +1,4 @@
-// calico-node -allocate-tunnel-addrs: once, or whenever a pool or this node's keys change.
+// Implements calico-node -allocate-tunnel-addrs: assigns tunnel addresses once, or whenever a pool or this node changes.
 import { Client, type Datastore, type Environment, type SyncerSink } from "../../datastore/index.ts";
 import { Ipam } from "../../ipam/index.ts";
 import { describeError, type Logger } from "../../lib/log/log.ts";
@@ -12,13 +12,13 @@ import { runUntilSignal } from "../signals.ts";
 import { reconcileTunnels } from "./tunnel-addresses.ts";
 
 export function allocateTunnelAddresses({ once }: { readonly once: boolean }): Promise<number> {
-  return runMode("tunnel addresses could not be allocated", async (log) => {
+  return runMode("tunnel address allocation failed", async (log) => {
     const node = process.env["NODENAME"] ?? "";
     if (node === "") throw new NodeFailure("NODENAME environment is not set");
     await runUntilSignal(async (signal) => {
       const retry = once ? {} : { retryUntil: signal };
       await using opened = await openNodeDatastore(process.env, { log, ...retry });
-      if (opened.usesPodCidrs) return; // addresses come from the nodes' own ranges
+      if (opened.usesPodCidrs) return; // pod addresses come from the nodes' pod CIDRs
       if (once) await reconcileTunnels(tunnelInputs(opened.store, node, log));
       else await watchTunnels({ env: process.env, store: opened.store, node, log }, signal);
     });
@@ -35,43 +35,43 @@ const tunnelInputs = (store: Datastore, node: string, log: Logger, signal?: Abor
 
 const BACKOFF = { firstMs: 250, maxMs: 30_000, jitter: 0.2 };
 
-export interface TunnelsGiven {
+export interface WatchTunnelsOptions {
   readonly env: Environment;
   readonly store: Datastore;
   readonly node: string;
   readonly log: Logger;
 }
 
-/** Follows pools and this node until the signal; a failure is told and tried again. */
-export async function watchTunnels(given: TunnelsGiven, signal: AbortSignal): Promise<void> {
-  const { store, node, log } = given;
+/** Watches pools and this node until the signal aborts; a failed reconciliation is logged and retried. */
+export async function watchTunnels(options: WatchTunnelsOptions, signal: AbortSignal): Promise<void> {
+  const { store, node, log } = options;
   const inputs = tunnelInputs(store, node, log, signal);
-  const wishes = new Wishes();
-  const syncer = (await openNodeSyncer("tunnel-ip-allocation", given)).run(sinkFor(node, wishes), signal);
+  const trigger = new ReconcileTrigger();
+  const syncer = (await openNodeSyncer("tunnel-ip-allocation", options)).run(sinkFor(node, trigger), signal);
   let failures = 0;
   const work = (async () => {
-    while (await wishes.next(signal))
+    while (await trigger.wait(signal))
       try {
         await reconcileTunnels(inputs);
         failures = 0;
       } catch (error) {
         if (signal.aborted) return;
-        log.warn("tunnel addresses could not be brought in order, trying again", { error: describeError(error) });
+        log.warn("could not reconcile tunnel addresses, retrying", { error: describeError(error) });
         await pause(backoffDelay(BACKOFF, failures++), signal);
-        wishes.add();
+        trigger.fire();
       }
   })();
   await Promise.all([syncer, work]);
 }
 
-function sinkFor(node: string, wishes: Wishes): SyncerSink {
+function sinkFor(node: string, trigger: ReconcileTrigger): SyncerSink {
   let inSync = false;
-  let keys = "";
+  let lastNode = "";
   return {
     onStatus: (status) => {
       if (status !== "in-sync") return;
       inSync = true;
-      wishes.add();
+      trigger.fire();
     },
     onUpdates: (updates) => {
       let changed = false;
@@ -80,26 +80,26 @@ function sinkFor(node: string, wishes: Wishes): SyncerSink {
         if (key.type !== "resource" || key.kind !== "Node" || key.name !== node) continue;
         const read = value === undefined ? undefined : readNode(value as Resource, ignoreUnreadable);
         const now = JSON.stringify([read?.wireguardKeys, read?.labels]);
-        if (now !== keys) changed = true;
-        keys = now;
+        if (now !== lastNode) changed = true;
+        lastNode = now;
       }
-      if (changed && inSync) wishes.add();
+      if (changed && inSync) trigger.fire();
     },
   };
 }
 
-/** Many wishes while one is being worked on are one. */
-class Wishes {
+/** Combines all calls of `fire` during one reconciliation into one. */
+class ReconcileTrigger {
   #pending = false;
   #wake: (() => void) | undefined;
 
-  add(): void {
+  fire(): void {
     this.#pending = true;
     this.#wake?.();
   }
 
-  /** True when there is one; false at the end. */
-  async next(signal: AbortSignal): Promise<boolean> {
+  /** Waits for `fire`. @returns false if the signal aborted */
+  async wait(signal: AbortSignal): Promise<boolean> {
     while (!this.#pending && !signal.aborted)
       await new Promise<void>((resolve) => {
         this.#wake = resolve;

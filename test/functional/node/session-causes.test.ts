@@ -1,5 +1,5 @@
-// Why a session is not up, in the words of `calicoctl node status`: each cause with a real BIRD or FRR on the other side
-// that does it to us. They go on at once.
+// Tests that `calicoctl node status` explains why a session is not established. Each cause is produced by a real BIRD or FRR as
+// the peer. Most tests run concurrently.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ const NODE = "10.80.0.11";
 const AS = { node: 65001, tor: 65101 };
 const METRICS_PORT = 19900;
 let lab: Lab;
-/** Inside hosts of the lab, what is written into its shared folder. */
+/** The lab's shared folder, as mounted in its hosts. */
 const SHARED = "/var/lib/calico/datastore";
 
 beforeAll(async () => {
@@ -34,20 +34,20 @@ const status = () =>
   lab.host("node1").run([rolePath("calicoctl"), "node", "status"], { environment: environment() }).stdout;
 const peer = (name: string, spec: object) =>
   lab.apply([{ apiVersion: API_VERSION, kind: "BGPPeer", metadata: { name }, spec: { node: "node1", ...spec } }]);
-/** The line under the table that tells of one neighbour. */
+/** The line below the table with the cause for one peer. */
 const causeOf = (neighbor: string) =>
   status()
     .split("\n")
     .find((line) => line.startsWith(`${neighbor}: `))
     ?.slice(neighbor.length + 2);
-const says = (neighbor: string, words: RegExp, withinMs = 60_000) =>
-  eventually(() => words.test(causeOf(neighbor) ?? "") && causeOf(neighbor), withinMs, `${neighbor}: ${words}`).catch(
+const expectCause = (neighbor: string, cause: RegExp, withinMs = 60_000) =>
+  eventually(() => cause.test(causeOf(neighbor) ?? "") && causeOf(neighbor), withinMs, `${neighbor}: ${cause}`).catch(
     (error) => {
-      throw new Error(`${error}; it says: ${status()}`);
+      throw new Error(`${error}; status: ${status()}`);
     },
   );
 
-/** A BIRD of its own on the router, with an address and a port of its own. */
+/** Starts another BIRD on the router, with its own address and port. */
 function startBird(name: string, address: string, port: number, session: string) {
   const tor = lab.host("tor1");
   tor.run(["ip", "address", "add", `${address}/24`, "dev", "eth0"]);
@@ -59,55 +59,61 @@ protocol bgp node { local ${address} port ${port} as ${AS.tor}; strict bind yes;
   return tor.startProgram(name, ["bird", "-f", "-c", `${SHARED}/${name}.conf`, "-s", `/run/${name}.ctl`], {});
 }
 
-test("the router the node is meant to have is up", async () => {
+test("the session with the router is established", async () => {
   await eventually(() => status().includes("Established"), 40_000, "established");
   expect(causeOf("10.80.0.1")).toBeUndefined();
 }, 60_000);
 
-test.concurrent("refused: nobody listens there", async () => {
+test.concurrent("connection refused: nothing listens on the peer's port", async () => {
   peer("refused", { peerIP: "10.80.0.1:1799", asNumber: AS.tor });
-  await says("10.80.0.1 port 1799", /^refused: nobody listens/);
+  await expectCause("10.80.0.1 port 1799", /^connection refused: nothing listens/);
 }, 60_000);
 
 test.concurrent("no route", async () => {
   lab.host("node1").run(["ip", "route", "del", "default"]);
   peer("no-route", { peerIP: "203.0.113.1", asNumber: AS.tor });
-  await says("203.0.113.1", /^no route: this host knows no way/);
+  await expectCause("203.0.113.1", /^no route: this host has no route/);
 }, 60_000);
 
-test.concurrent("a neighbour on the wire that is down is not called a missing route", async () => {
+test.concurrent("a directly connected peer that is down is not reported as a missing route", async () => {
   peer("dead", { peerIP: "10.80.0.250", asNumber: AS.tor });
-  await says("10.80.0.250", /no answer on the wire: there is a route/);
+  await expectCause("10.80.0.250", /no response on the local network: a route exists/);
 }, 60_000);
 
-test.concurrent("wrong source address: the other side expects another", async () => {
+test.concurrent("wrong source address: the peer expects another one", async () => {
   startBird("other", "10.80.0.203", 1793, "neighbor 10.80.0.77 as 65001; multihop;");
   peer("other", { peerIP: "10.80.0.203:1793", asNumber: AS.tor });
-  await says("10.80.0.203 port 1793", new RegExp(`does not expect us from ${NODE} \\(wrong source address\\)`));
+  await expectCause(
+    "10.80.0.203 port 1793",
+    new RegExp(`does not expect connections from ${NODE} \\(wrong source address\\)`),
+  );
 }, 60_000);
 
-test.concurrent("AS mismatch, told by either side", async () => {
+test.concurrent("AS mismatch, reported by either side", async () => {
   peer("asn", { peerIP: "10.80.0.204:1794", asNumber: AS.tor });
   startBird("asn", "10.80.0.204", 1794, `neighbor ${NODE} as 64999; multihop;`);
-  await says("10.80.0.204 port 1794", /^the AS numbers do not match: we are 65001 and expect 65101/);
+  await expectCause("10.80.0.204 port 1794", /^AS numbers do not match: this node has 65001 and expects 65101/);
   peer("asn2", { peerIP: "10.80.0.207:1797", asNumber: 65999 });
   startBird("asn2", "10.80.0.207", 1797, `neighbor ${NODE} as 65001; multihop;`);
-  await says("10.80.0.207 port 1797", /^the AS numbers do not match: we expect 65999 and it is 65101/);
+  await expectCause(
+    "10.80.0.207 port 1797",
+    /^AS numbers do not match: this node expects 65999, but the peer has 65101/,
+  );
 }, 180_000);
 
-test.concurrent("hold timer: the other side hangs", async () => {
+test.concurrent("hold timer: the peer hangs", async () => {
   const bird = startBird("hang", "10.80.0.205", 1795, `neighbor ${NODE} as 65001; multihop; hold time 3;`);
   peer("hang", { peerIP: "10.80.0.205:1795", asNumber: AS.tor });
   await eventually(() => /10\.80\.0\.205 port 1795 .*Established/.test(status()), 40_000, "established");
   process.kill(bird.pid, "SIGSTOP");
   try {
-    await says("10.80.0.205 port 1795", /^the hold timer expired/);
+    await expectCause("10.80.0.205 port 1795", /^hold timer expired/);
   } finally {
     process.kill(bird.pid, "SIGCONT");
   }
 }, 90_000);
 
-/** FRR on the router, in the same way. */
+/** Starts FRR on the router with one session, like `startBird`. */
 function startFrr(name: string, address: string, port: number, expectsAs: number, more = "") {
   const tor = lab.host("tor1");
   tor.run(["ip", "address", "add", `${address}/24`, "dev", "eth0"]);
@@ -125,29 +131,32 @@ function startFrr(name: string, address: string, port: number, expectsAs: number
   tor.startProgram(name, ["/usr/lib/frr/bgpd", "-Z", "-n", "-S", ...user, ...files, ...listens], {});
 }
 
-test.concurrent("password: FRR has one and we have none", async () => {
+test.concurrent("password: FRR has one and the node has none", async () => {
   startFrr("frr", "10.80.0.206", 1796, AS.node, ` neighbor ${NODE} password s3cret\n`);
   peer("password", { peerIP: "10.80.0.206:1796", asNumber: AS.tor });
-  await says("10.80.0.206 port 1796", /^password: the other side has one and we have none \(this host dropped \d+/);
+  await expectCause(
+    "10.80.0.206 port 1796",
+    /^password: the peer has a password, but this node has none \(this host dropped \d+/,
+  );
 }, 90_000);
 
-test.concurrent("AS mismatch told by FRR, which names our number in its refusal: it is not taken for FRR's own", async () => {
+test.concurrent("AS mismatch reported by FRR: the number in its error is the node's and is not mistaken for FRR's", async () => {
   startFrr("frr-asn", "10.80.0.208", 1798, 64999);
   peer("asn3", { peerIP: "10.80.0.208:1798", asNumber: AS.tor });
-  await says("10.80.0.208 port 1798", /^the AS numbers do not match: we are 65001 and expect 65101/);
+  await expectCause("10.80.0.208 port 1798", /^AS numbers do not match: this node has 65001 and expects 65101/);
 }, 90_000);
 
-test("doctor on the node has the same words, and metrics count the same sessions", async () => {
+test("doctor on the node reports the same causes, and metrics count the same sessions", async () => {
   const { stdout, code } = lab.host("node1").run([rolePath("calicoctl"), "doctor"], { environment: environment() });
   expect(code).toBe(3);
   for (const words of [
-    "refused: nobody listens",
+    "connection refused: nothing listens",
     "no route: this host",
-    "the AS numbers do not match",
-    "password: the other side",
+    "AS numbers do not match",
+    "password: the peer has a password",
   ])
     expect(stdout).toContain(words);
-  expect(stdout).toContain("has no route to 169.254.1.1"); // we took the default route away
+  expect(stdout).toContain("has no route to 169.254.1.1"); // an earlier test deleted the default route
   expect(stdout).toContain(
     `node node1 expects AS 65999 from peer 10.80.0.207, which is in AS 65101: calicoctl patch bgppeer asn2 -p '{"spec":{"asNumber":65101}}'`,
   );
@@ -166,7 +175,7 @@ test("doctor on the node has the same words, and metrics count the same sessions
   expect(page).toContain('bgp_peer_established{ip_version="4",peer="203.0.113.1",type="node specific"} 0');
 }, 120_000);
 
-test("wrong source address: the Node carries one that the host does not have", async () => {
+test("wrong source address: the Node has an address that the host does not have", async () => {
   lab.host("node1").run(["ip", "address", "add", "10.80.0.99/24", "dev", "eth0"]);
   await changeSettings(lab, "node1", ["IP=10.80.0.99"], { wait: false });
   await eventually(
@@ -175,5 +184,5 @@ test("wrong source address: the Node carries one that the host does not have", a
     "the Node",
   );
   lab.host("node1").run(["ip", "address", "del", "10.80.0.99/24", "dev", "eth0"]);
-  await says("10.80.0.1", /^wrong source address: the Node carries 10\.80\.0\.99/);
+  await expectCause("10.80.0.1", /^wrong source address: the Node has 10\.80\.0\.99/);
 }, 120_000);

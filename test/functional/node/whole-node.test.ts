@@ -208,7 +208,7 @@ test.skipIf(!canRun)(
     expect(host.run([calico, "component", "node", "health", "--bird-live"], ENV).code).toBe(1);
     expect(host.run([NODE, "-show-status"], ENV)).toMatchObject({
       code: 0,
-      out: expect.stringContaining("BIRD does not answer"),
+      out: expect.stringContaining("BIRD does not respond"),
     });
   },
 );

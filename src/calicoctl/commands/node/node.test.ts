@@ -38,7 +38,7 @@ test("TC-C35 NB-141 sessions are a table by peer type, with the cause of those t
     "| 172.17.8.102 | node-to-node mesh | up    | 2026-01-01 | Established                       |",
     "| 192.0.2.9    | node specific     | start | 2026-01-01 | Active Socket: Connection refused |",
     "+--------------+-------------------+-------+------------+-----------------------------------+",
-    "192.0.2.9: refused: nobody listens on BGP's port there, or a firewall says so",
+    "192.0.2.9: connection refused: nothing listens on the peer's BGP port, or a firewall rejects the connection",
     "",
   ]);
   expect(describeSessions(6, [])).toBe("No IPv6 peers found.\n");

@@ -7,13 +7,13 @@ import {
   connectBird,
   parseProtocols,
   sessionCause,
-  type SessionSurroundings,
+  type SessionEvidence,
 } from "../../../bgp/index.ts";
 import type { IpVersion } from "../../../lib/ip/ip.ts";
 import type { Call } from "../../table/flags.ts";
 import type { statusGrammar } from "../../table/node.ts";
 import { Failure } from "../../command-line/failure.ts";
-import { loadSurroundings } from "../../../node/index.ts";
+import { loadSessionEvidence } from "../../../node/index.ts";
 import { isFelix, processesHere, requireRoot } from "../../node/processes.ts";
 import { readSupervision, supervisedProcesses } from "../../node/supervisor.ts";
 import { formatBoxTable } from "../../../lib/terminal/table.ts";
@@ -32,7 +32,7 @@ export async function run(call: Call<typeof statusGrammar>): Promise<number> {
   const isAlone = supervised?.isVisible === true && supervised.find(supervision?.pid ?? 0) === undefined;
   const answers = { 4: await sessionsOf(4), 6: await sessionsOf(6) };
   if (isJson) {
-    const { readSurroundings } = await loadSurroundings();
+    const { readSessionEvidence } = await loadSessionEvidence();
     out(toJson({ running: isRunning, supervised: !isAlone, ipv4: asData(answers[4]), ipv6: asData(answers[6]) }));
     return isRunning ? 0 : 1;
 
@@ -41,7 +41,7 @@ export async function run(call: Call<typeof statusGrammar>): Promise<number> {
         running: sessions !== undefined,
         peers: (sessions ?? [])
           .filter(({ kind }) => TYPES[kind] !== undefined)
-          .map((each) => sessionData(each, readSurroundings()(each))),
+          .map((each) => sessionData(each, readSessionEvidence()(each))),
       };
     }
   }
@@ -59,18 +59,18 @@ export async function run(call: Call<typeof statusGrammar>): Promise<number> {
     );
     return 0;
   }
-  const { readSurroundings } = await loadSurroundings();
+  const { readSessionEvidence } = await loadSessionEvidence();
   for (const version of [4, 6] as const) {
     const sessions = answers[version];
     const name = version === 4 ? "bird" : "bird6";
     if (sessions === undefined) out(`\nINFO: BIRDv${version} process: '${name}' is not running.\n`);
-    else out(`\nIPv${version} BGP status\n${describeSessions(version, sessions, readSurroundings())}`);
+    else out(`\nIPv${version} BGP status\n${describeSessions(version, sessions, readSessionEvidence())}`);
   }
   out("\n");
   return 0;
 }
 
-function sessionData(session: BirdSession, around: SessionSurroundings) {
+function sessionData(session: BirdSession, evidence: SessionEvidence) {
   const { neighbor, name, port, kind, state, since, bgpState, info, neighborAs, imported, exported } = session;
   return {
     address: neighbor ?? name,
@@ -83,7 +83,7 @@ function sessionData(session: BirdSession, around: SessionSurroundings) {
     neighborAs,
     imported,
     exported,
-    cause: sessionCause(session, around),
+    cause: sessionCause(session, evidence),
   };
 }
 
@@ -91,7 +91,7 @@ function sessionData(session: BirdSession, around: SessionSurroundings) {
 async function sessionsOf(version: IpVersion): Promise<readonly BirdSession[] | undefined> {
   try {
     using control = await connectBird(BIRD_SOCKETS[version]);
-    return bgpSessions(parseProtocols(await control.ask("show protocols all")));
+    return bgpSessions(parseProtocols(await control.request("show protocols all")));
   } catch (error) {
     if (error instanceof BirdUnreachable) return undefined;
     throw error;
@@ -107,7 +107,7 @@ const TYPES: Partial<Record<BirdSession["kind"], string>> = {
 export function describeSessions(
   version: IpVersion,
   sessions: readonly BirdSession[],
-  around: (session: BirdSession) => SessionSurroundings = () => ({}),
+  evidenceOf: (session: BirdSession) => SessionEvidence = () => ({}),
 ): string {
   const known = sessions.filter(({ kind }) => TYPES[kind] !== undefined);
   if (known.length === 0) return `No IPv${version} peers found.\n`;
@@ -126,7 +126,7 @@ export function describeSessions(
     ]),
   );
   const causes = known.flatMap((session) => {
-    const cause = sessionCause(session, around(session));
+    const cause = sessionCause(session, evidenceOf(session));
     return cause === undefined ? [] : [`${address(session)}: ${cause}\n`];
   });
   return table + causes.join("");

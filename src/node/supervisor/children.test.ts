@@ -2,15 +2,14 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { isMounted } from "./commands/init-command.ts";
-import { effectiveBackend, felixEnvironment, planChildren } from "./supervisor/children.ts";
-import { PartOutput } from "./supervisor/child-output.ts";
-import { flagOf, positiveMs, readSettings } from "./settings.ts";
+import { readSettings } from "../settings.ts";
+import { ChildOutput } from "./child-output.ts";
+import { effectiveBackend, felixEnvironment, planChildren } from "./children.ts";
 
 const names = (env: Record<string, string>, backend: "bird" | "vxlan" | "none") =>
   planChildren(env, "n1", backend).map(({ name }) => name);
 
-test("NB-004 parts by backend", () => {
+test("NB-004 the backend selects the child processes", () => {
   expect(names({}, "bird")).toEqual(["felix", "confd", "bird", "bird6"]);
   expect(names({}, "vxlan")).toEqual(["felix"]);
   expect(names({}, "none")).toEqual(["felix"]);
@@ -18,16 +17,16 @@ test("NB-004 parts by backend", () => {
   expect(readSettings({ CALICO_NETWORKING_BACKEND: "gobgp" }).backend).toBe("bird");
 });
 
-test("NB-005 the old CALICO_NETWORKING: false is no networking, anything else is BIRD", () => {
+test("NB-005 the deprecated CALICO_NETWORKING: false selects backend none, any other value bird", () => {
   expect(effectiveBackend({ CALICO_NETWORKING: "false" }, "bird")).toEqual({ backend: "none", legacy: true });
   expect(effectiveBackend({ CALICO_NETWORKING: "true" }, "vxlan")).toEqual({ backend: "bird", legacy: true });
   expect(effectiveBackend({}, "vxlan")).toEqual({ backend: "vxlan", legacy: false });
 });
 
-test("NB-006 Felix can be left out", () =>
+test("NB-006 CALICO_DISABLE_FELIX disables Felix", () =>
   expect(names({ CALICO_DISABLE_FELIX: "true" }, "bird")).toEqual(["confd", "bird", "bird6"]));
 
-test("NB-008 Felix is told by its own names", () => {
+test("NB-008 variables are translated to Felix's names", () => {
   expect(
     felixEnvironment({
       NODENAME: "n1",
@@ -46,7 +45,7 @@ test("NB-008 Felix is told by its own names", () => {
   expect(felix?.env).toMatchObject({ NODENAME: "n1", FELIX_FELIXHOSTNAME: "n1" });
 });
 
-test("BIRD runs once per family, keeps routes over its restart, and is killed, not asked", () => {
+test("one BIRD per family, which keeps routes over a restart and is stopped with SIGKILL", () => {
   const [, , bird, bird6] = planChildren({}, "n1", "bird");
   expect(bird?.command).toEqual([
     "bird",
@@ -56,18 +55,18 @@ test("BIRD runs once per family, keeps routes over its restart, and is killed, n
     "-c",
     "/etc/calico/confd/config/bird.cfg",
   ]);
-  expect(bird?.extraArguments).toBeDefined(); // -R where routes of an earlier BIRD are in the kernel
+  expect(bird?.extraArguments).toBeDefined(); // -R if the kernel has routes of a previous BIRD
   expect(bird6?.command).toContain("/var/run/calico/bird6.ctl");
   expect(bird?.stopSignal).toBe("SIGKILL");
 });
 
-test("NB-007 lines go to the screen by part, and to files that are renamed when full", () => {
-  const folder = mkdtempSync(join(tmpdir(), "part-output-"));
+test("NB-007 lines go to standard output with the name of the child, and to rotated files", () => {
+  const folder = mkdtempSync(join(tmpdir(), "child-output-"));
   try {
-    const screen: string[] = [];
-    const output = new PartOutput(folder, (text) => screen.push(text));
+    const stdout: string[] = [];
+    const output = new ChildOutput(folder, (text) => stdout.push(text));
     output.line("felix", "hello");
-    expect(screen).toEqual(["felix: hello\n"]);
+    expect(stdout).toEqual(["felix: hello\n"]);
     expect(readFileSync(join(folder, "felix/current"), "utf8")).toMatch(/^\d{4}-.*Z hello\n$/);
     expect(statSync(join(folder, "felix/current")).mode & 0o777).toBe(0o644);
     const long = "x".repeat(3_000_000);
@@ -80,36 +79,9 @@ test("NB-007 lines go to the screen by part, and to files that are renamed when 
   }
 });
 
-test("NB-007 without files nothing is written but the screen", () => {
-  const screen: string[] = [];
-  new PartOutput(undefined, (text) => screen.push(text)).line("bird", "hi");
-  expect(screen).toEqual(["bird: hi\n"]);
+test("NB-007 without file logging, lines go only to standard output", () => {
+  const stdout: string[] = [];
+  new ChildOutput(undefined, (text) => stdout.push(text)).line("bird", "hi");
+  expect(stdout).toEqual(["bird: hi\n"]);
   expect(readSettings({ CALICO_DISABLE_FILE_LOGGING: "true" }).fileLogging).toBe(false);
-});
-
-test("durations and flags as they are written", () => {
-  for (const [text, want] of [
-    ["90s", 90_000],
-    ["1m30s", 90_000],
-    ["250ms", 250],
-    ["1.5h", 5_400_000],
-    ["soon", undefined],
-    ["", undefined],
-    ["0s", undefined],
-    ["-1s", undefined],
-  ] as const)
-    expect(positiveMs(text)).toBe(want);
-  expect(readSettings({ AUTODETECT_POLL_INTERVAL: "nonsense" }).pollIntervalMs).toBe(60_000);
-  expect(flagOf({ X: "No" }, "X", true)).toBe(false);
-  expect(flagOf({ X: "" }, "X", false)).toBe(true);
-  expect(flagOf({}, "X", false)).toBe(false);
-});
-
-test("NB-015 what is mounted somewhere is the last thing mounted there", () => {
-  const line = (at: string, type: string) => `30 23 0:26 / ${at} rw,nosuid shared:4 - ${type} none rw`;
-  expect(isMounted(line("/sys/fs/bpf", "bpf"), "bpf", "/sys/fs/bpf")).toBe(true);
-  expect(isMounted([line("/sys/fs/bpf", "bpf"), line("/sys/fs/bpf", "tmpfs")].join("\n"), "bpf", "/sys/fs/bpf")).toBe(
-    false,
-  );
-  expect(isMounted(line("/sys/fs/bpf/tc", "bpf"), "bpf", "/sys/fs/bpf")).toBe(false);
 });
