@@ -158,7 +158,9 @@ async function peers(): Promise<void> {
     using control = await BirdControl.connect(ours, 30_000);
     await pollUntil(
       async () =>
-        Number(/(\d+) of/.exec((await control.ask("show route count")).map(({ text }) => text).join(" "))?.[1] ?? 0),
+        Number(
+          /(\d+) of/.exec((await control.request("show route count")).map(({ text }) => text).join(" "))?.[1] ?? 0,
+        ),
       (count) => count >= PEERS * ROUTES,
       120_000,
     );

@@ -1,4 +1,4 @@
-// Gathers the state from resources: all at once for a plan, or update by update from a syncer.
+// Collects the BGP state from resources, or from the updates of a syncer.
 import { type Cidr, parseCidr } from "../lib/ip/ip.ts";
 import {
   affects,
@@ -25,7 +25,7 @@ import {
   type Problem,
 } from "./state.ts";
 
-/** Follows a `bgp` syncer. Each object is read once, when it changes. */
+/** Each object is parsed once, when it changes. */
 export class BgpCollector {
   readonly #nodes = new Map<string, Node>();
   readonly #configurations = new Map<string, BgpConfiguration>();
@@ -38,7 +38,7 @@ export class BgpCollector {
   readonly #podCidrs = new Map<string, readonly Cidr[]>();
   readonly #usePodCidr: boolean;
 
-  /** @param options.usePodCidr a node's pod CIDRs, which Kubernetes gave it, are its blocks */
+  /** @param options.usePodCidr uses a node's pod CIDRs, which Kubernetes assigned, as its blocks */
   constructor(options: { readonly usePodCidr?: boolean } = {}) {
     this.#usePodCidr = options.usePodCidr ?? false;
   }
@@ -80,7 +80,7 @@ export class BgpCollector {
     put(this.#blocks, `${host} ${cidr}`, blockOf(host, cidr, affinity));
   }
 
-  /** As one node sees it. */
+  /** The state with the blocks of one node. */
   stateFor(node: string): BgpState {
     return {
       nodes: sorted(this.#nodes),
@@ -103,7 +103,7 @@ const podCidrsOf = (resource: Resource): readonly Cidr[] =>
     if (affects(error, ["status.podCIDRs"])) throw error;
   }).podCidrs;
 
-/** A block still being claimed, or already given up, is nobody's to announce. */
+/** A block that is not yet claimed (pending), or deleted, is not announced. */
 function blockOf(
   host: string,
   cidr: string,

@@ -1,4 +1,4 @@
-// Filters, and where they stand.
+// Tests the conversion of BGPFilters to BIRD functions.
 import { describe, expect, test } from "bun:test";
 import { conf, one, planOf, tor } from "./testing/plan-of.ts";
 
@@ -24,7 +24,7 @@ describe("filters", () => {
     ])
       expect(text).toContain(line);
   });
-  test("NB-119 source, interface and prefix length; a range that is none never matches, and is reported", () => {
+  test("NB-119 source, interface and prefix length; an empty range of lengths never matches and is reported", () => {
     const text = filtered({
       exportV4: [
         { action: "Reject", source: "RemotePeers", interface: "*.calico" },
@@ -65,7 +65,7 @@ describe("filters", () => {
     expect(text).toContain("bgp_f_importFilterV4(false);");
     expect(filtered(rules, 64512)).toContain("bgp_f_importFilterV4(true);");
   });
-  test("NB-121 long names are shortened, missing filters passed over", () => {
+  test("NB-121 long names are shortened, missing filters are ignored", () => {
     const name = "b".repeat(46);
     const given = { ...tor({ filters: [name, "gone"] }), filters: { [name]: { importV4: [{ action: "Reject" }] } } };
     expect(one(given).importFilters).toEqual([
@@ -73,7 +73,7 @@ describe("filters", () => {
     ]);
     expect(conf(given)).toContain("function bgp_bbbb");
   });
-  test("one that makes no sense is left out with its sessions and reported: nothing passes unfiltered", () => {
+  test("an invalid filter and its sessions are left out and reported, so that no route passes unfiltered", () => {
     const given = {
       ...tor(),
       filters: {

@@ -1,4 +1,4 @@
-// BGPFilters as the functions a session calls, one per filter, family and direction.
+// Converts BGPFilters to the functions that sessions call: one per filter, family and direction.
 import { addressBits, cidrLength, type IpVersion } from "../lib/ip/ip.ts";
 import type { BgpFilter, BgpFilterOperation, BgpFilterRule } from "../model/index.ts";
 import { MAX_LOCAL_PREFERENCE } from "./local-preference.ts";
@@ -8,7 +8,7 @@ import type { BgpState, Problem } from "./state.ts";
 const MAX_NAME = 45;
 const DIRECTIONS = ["import", "export"] as const;
 
-/** By family, then by filter. */
+/** Sorted by family, then by filter. */
 export const filterFunctions = (state: BgpState, problems: Problem[]): readonly FilterFunction[] =>
   ([4, 6] as const).flatMap((family) =>
     [...state.filters.values()].flatMap((filter) =>
@@ -16,15 +16,15 @@ export const filterFunctions = (state: BgpState, problems: Problem[]): readonly 
     ),
   );
 
-/** The calls a session makes: named filters in the order they are named, where they exist and have something to say. */
+/** Returns the calls of a session, in the order of `names`. Filters without rules for the family and direction are skipped. */
 export function filterCalls(
   functions: readonly FilterFunction[],
   names: readonly string[],
   session: { readonly direction: "import" | "export"; readonly family: IpVersion; readonly sameAs: boolean },
 ): readonly FilterCall[] {
   return names.flatMap((name) => {
-    const wanted = functionName(name, session.direction, session.family);
-    const found = functions.find((each) => each.function === wanted);
+    const wantedName = functionName(name, session.direction, session.family);
+    const found = functions.find((each) => each.function === wantedName);
     if (found === undefined) return [];
     return [found.takesPeerType ? { function: found.function, sameAs: session.sameAs } : { function: found.function }];
   });
@@ -40,10 +40,10 @@ function functionOf(
     const rule = ruleOf(each, family);
     const { min, max } = rule.prefixLength ?? { min: 0, max: 0 };
     if (min <= max) return [rule];
-    const why = `spec.${direction}V${family}[${i}].prefixLength: no length lies between ${min} and ${max}`;
+    const why = `spec.${direction}V${family}[${i}].prefixLength: the range from ${min} to ${max} is empty`;
     const possible = withoutLengths(rule);
-    const sequel = possible === undefined ? "the rule never matches: left out" : "the condition always holds: left out";
-    problems.push({ object: `BGPFilter(${filter.name})`, problem: `${why}: ${sequel}` });
+    const effect = possible === undefined ? "rule skipped, it never matches" : "condition skipped, it is always true";
+    problems.push({ object: `BGPFilter(${filter.name})`, problem: `${why}: ${effect}` });
     return possible === undefined ? [] : [possible];
   });
   if (rules.length === 0) return [];
@@ -59,7 +59,7 @@ function functionOf(
   ];
 }
 
-/** No prefix has a length of an empty range: a rule that asks for one never matches, one that asks for any other always. */
+/** For an empty range of lengths: `In` and `Equal` never match, `NotIn` and `NotEqual` always match. */
 function withoutLengths(rule: FilterRule): FilterRule | undefined {
   const { operator, cidr: _cidr, prefixLength: _lengths, ...rest } = rule;
   return operator === "NotEqual" || operator === "NotIn" ? rest : undefined;
@@ -68,7 +68,7 @@ function withoutLengths(rule: FilterRule): FilterRule | undefined {
 const functionName = (filter: string, direction: "import" | "export", family: IpVersion): string =>
   `bgp_${shortName(filter)}_${direction}FilterV${family}`;
 
-/** BIRD's names have at most 64 characters, and must not end the quotes they stand in. */
+/** BIRD's names have at most 64 characters, and must not contain quotes. */
 function shortName(name: string): string {
   const isName = /^[\w.-]*$/.test(name);
   if (name.length <= MAX_NAME && isName) return name;
@@ -100,7 +100,7 @@ function ruleOf(rule: BgpFilterRule, family: IpVersion): FilterRule {
   };
 }
 
-/** BIRD prepends AS numbers one by one, so the last one comes first. */
+/** BIRD prepends one AS number at a time, so they are prepended in reverse order. */
 function operationsOf(operation: BgpFilterOperation): readonly FilterOperation[] {
   if ("addCommunity" in operation) return [operation];
   if ("setPriority" in operation) return [{ setLocalPref: MAX_LOCAL_PREFERENCE - operation.setPriority }];

@@ -15,8 +15,8 @@ export {
   parseRoutes,
   parseStatus,
 } from "./bird/replies.ts";
-export { type Bird, birdProcess } from "./service/install.ts";
+export { type Bird, birdProcess } from "./service/configuration-file.ts";
 export { BgpService, CONFIG_FILE } from "./service/service.ts";
 export type { PasswordSource } from "./service/secrets.ts";
 export { type HostInterface, holderOf, isPeerOf, type OtherNetwork, otherNetworks } from "./other-networks.ts";
-export { asMismatch, sessionCause, type SessionSurroundings } from "./session-cause.ts";
+export { asMismatch, sessionCause, type SessionEvidence } from "./session-cause.ts";

@@ -1,5 +1,5 @@
-// The networks that a host is on with other interfaces than the one that has its Node's address. A BGP peer in one of them
-// expects the host's address there, not the Node's, from which BIRD opens sessions.
+// Finds the networks of a host's interfaces that do not have the Node's address. A BGP peer in such a network expects the
+// host's address there, but BIRD opens sessions from the Node's address.
 import {
   type Cidr,
   cidrContains,
@@ -12,7 +12,7 @@ import {
 
 export interface HostInterface {
   readonly name: string;
-  /** With their prefix length where it is known: on the host itself. */
+  /** The prefix length is known only for the host that runs this code. */
   readonly addresses: readonly { readonly address: IpAddress; readonly length?: number }[];
 }
 
@@ -52,7 +52,7 @@ export function* otherNetworks(
   }
 }
 
-/** For an address recorded without one: the Node's own prefix length, unless that is of a single host or a link. */
+/** For an address without a prefix length: that of the Node's own network, unless it is a single address or a point-to-point link. */
 function likelyLength(own: number, version: IpVersion): number {
   const usual = version === 4 ? 24 : 64;
   return own < (version === 4 ? 31 : 127) ? own : usual;

@@ -1,4 +1,4 @@
-// The recorded plans of the original, but for what it does by chance or by mistake.
+// Compares plans with plans recorded from Calico, except where `DIFFERENT` lists a reason.
 import { describe, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -40,36 +40,36 @@ const FIELDS = [
   "bgpFilters",
 ] as const;
 
-/** Where the original is wrong or stock BIRD 2 cannot follow it. */
+/** Cases in which Calico is wrong, or BIRD 2 does not support its behaviour. */
 const DIFFERENT: Readonly<Record<string, string>> = {
-  "blocks-on-node-without-address": "a router id is never blank",
-  "mesh-local-without-address": "a router id is never blank",
-  "mesh-ipv6-only-local": "a router id is never blank",
-  "ipv6-only-node-default": "a router id is never blank",
-  "pool-on-ipv6-only-node": "a router id is never blank",
-  "explicit-not-an-address": "a router id that is none is not used",
+  "blocks-on-node-without-address": "the router ID is never empty",
+  "mesh-local-without-address": "the router ID is never empty",
+  "mesh-ipv6-only-local": "the router ID is never empty",
+  "ipv6-only-node-default": "the router ID is never empty",
+  "pool-on-ipv6-only-node": "the router ID is never empty",
+  "explicit-not-an-address": "an invalid router ID is not used",
   "mesh-and-explicit-peer-to-mesh-node@node1": "one session per node",
   "mesh-and-explicit-peer-to-mesh-node@node2": "one session per node",
   "selector-all-to-all-with-mesh@node1": "one session per node",
   "selector-all-to-all-with-mesh@node2": "one session per node",
   "becomes-reflector-before": "one session per node",
-  "mesh-own-as@node1": "a node without AS number has the cluster's, not that of its peer",
-  "mesh-own-as@node3": "a node without AS number has the cluster's, not that of its peer",
+  "mesh-own-as@node1": "a node without an AS number has the cluster's, not that of its peer",
+  "mesh-own-as@node3": "a node without an AS number has the cluster's, not that of its peer",
   "global-without-as": "no session with AS 0",
-  "prefix-lengths": "a rule that asks for a length of an empty range is left out",
-  "listen-port-node-and-global-port-match@node2": "a node's own port is the one it listens on",
-  "reflector-by-address-global-two@node1": "reflectors of one cluster are not each other's clients",
-  "reflector-by-address-global-two@node2": "reflectors of one cluster are not each other's clients",
-  "ipip-always-enabled": "routes over IPIP are Felix'",
-  "ipip-cross-subnet-enabled": "routes over IPIP are Felix'",
-  "overlapping-pools": "routes over IPIP are Felix'",
-  "program-cluster-routes-Enabled": "routes over IPIP are Felix'",
-  "with-pools": "routes over IPIP are Felix'",
-  "single-address-ranges-policy-cluster": "a service's own address is no blackhole in the kernel",
+  "prefix-lengths": "a rule with an empty range of lengths is left out",
+  "listen-port-node-and-global-port-match@node2": "a node listens on the port of its own configuration",
+  "reflector-by-address-global-two@node1": "reflectors of the same cluster are not clients of each other",
+  "reflector-by-address-global-two@node2": "reflectors of the same cluster are not clients of each other",
+  "ipip-always-enabled": "Felix programs routes over IPIP",
+  "ipip-cross-subnet-enabled": "Felix programs routes over IPIP",
+  "overlapping-pools": "Felix programs routes over IPIP",
+  "program-cluster-routes-Enabled": "Felix programs routes over IPIP",
+  "with-pools": "Felix programs routes over IPIP",
+  "single-address-ranges-policy-cluster": "a single service address is not a blackhole in the kernel",
 };
 
 const folder = join(import.meta.dir, "../../../shared/golden/bgp");
-if (!existsSync(folder)) console.log("bgp plans: the recordings are not beside the checkout, not compared");
+if (!existsSync(folder)) console.log("bgp plans: skipped, the recordings are not next to the checkout");
 else
   for (const file of readdirSync(folder).filter((name) => name.endsWith(".json"))) {
     const { group, cases } = JSON.parse(readFileSync(join(folder, file), "utf8")) as {
@@ -82,7 +82,7 @@ else
         test(recorded.name, () => {
           const state = stateOf(recorded);
           const made = plan(state, recorded.localNode, { ...inputsOf(recorded), ...kubernetesInputs(recorded, state) });
-          // Recorded are the passwords, ours are names of secrets.
+          // Recorded plans contain passwords, plans of calico-ts the names of secrets.
           const plain = (peer: object) => ({
             ...peer,
             because: undefined,

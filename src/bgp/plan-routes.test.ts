@@ -1,4 +1,4 @@
-// The router itself, what it announces, and what its kernel takes.
+// Tests router settings, announced routes and routes programmed into the kernel.
 import { describe, expect, test } from "bun:test";
 import { NoSuchNode } from "./plan.ts";
 import type { BgpPlan } from "./plan-types.ts";
@@ -6,7 +6,7 @@ import { hashedRouterId } from "./router-id.ts";
 import { conf, n, one, planOf } from "./testing/plan-of.ts";
 
 describe("the router", () => {
-  test("NB-100 its id: the IPv4 address, a setting, or a hash of the name", () => {
+  test("NB-100 the router ID is the IPv4 address, a setting, or a hash of the name", () => {
     expect(planOf({}).routerId).toBe("10.0.0.1");
     expect(planOf({ inputs: { routerId: "1.2.3.4" } }).routerId).toBe("1.2.3.4");
     expect(hashedRouterId("nodeTest")).toBe("109.174.215.226");
@@ -16,12 +16,12 @@ describe("the router", () => {
     const bad = planOf({ inputs: { routerId: "banana" } });
     expect([bad.routerId, bad.problems[0]?.object]).toEqual(["10.0.0.1", "CALICO_ROUTER_ID"]);
   });
-  test("NB-101 NB-102 interfaces that are none of its business", () => {
+  test("NB-101 NB-102 ignored interfaces", () => {
     const given = { configuration: { ignoredInterfaces: ["eth1.*", 'x"; evil'] } };
     expect(planOf(given).interfaces.ignored).toEqual(["eth1.*", "cali*", "kube-ipvs*"]);
     expect(conf(given)).toContain('interface -"eth1.*", -"cali*", -"kube-ipvs*", "*";');
   });
-  test("NB-103 how much it says", () => {
+  test("NB-103 log severity", () => {
     const debug = (global?: string, own?: string) =>
       planOf({
         configuration: global === undefined ? undefined : { logSeverityScreen: global },
@@ -34,15 +34,15 @@ describe("the router", () => {
       ["states"],
     ]);
   });
-  test("DM-131 NB-105 bound to the node's address", () => {
+  test("DM-131 NB-105 BIRD binds to the node's address", () => {
     expect(planOf({ configuration: { bindMode: "NodeIP" } }).listenAddress).toEqual({ 4: "10.0.0.1", 6: null });
     expect(conf({ configuration: { bindMode: "NodeIP" } })).toMatch(/local 10\.0\.0\.1 as 64512;\n\s+strict bind yes;/);
   });
-  test("DM-131 NB-106 a family without address speaks no BGP", () => {
-    expect(conf({}, 6)).toContain("has no IPv6 address");
+  test("DM-131 NB-106 a family without an address has no BGP", () => {
+    expect(conf({}, 6)).toContain("BGP is disabled for IPv6");
     expect(conf({}, 6)).not.toContain("protocol bgp");
   });
-  test("NB-106 nor does it have filters", () => {
+  test("NB-106 a family without an address has no filters", () => {
     const rule = { action: "Accept" };
     const filters = { f: { importV4: [rule], exportV4: [rule], importV6: [rule], exportV6: [rule] } };
     const familiesOf = (bgp: object) =>
@@ -51,13 +51,13 @@ describe("the router", () => {
     expect(familiesOf({ ipv6Address: "fd00::1/64" })).toEqual([6, 6]);
     expect(familiesOf({})).toEqual([]);
   });
-  test("its own node missing is said so", () => expect(() => planOf({}, "nowhere")).toThrow(NoSuchNode));
+  test("a missing Node is an error", () => expect(() => planOf({}, "nowhere")).toThrow(NoSuchNode));
 });
 
-describe("what is announced and what the kernel takes", () => {
+describe("announced routes and kernel routes", () => {
   const within = (steps: BgpPlan["bgpExport"][4]) =>
     steps.flatMap((step) => ("within" in step ? [`${step.action} ${step.within}`] : []));
-  test("NB-107 NB-108 blocks: blackholes, announced whole; single addresses are no blackholes", () => {
+  test("NB-107 NB-108 blocks are blackholes and announced as a whole; single addresses are not blackholes", () => {
     const made = planOf({
       blocks: {
         "192.168.1.0/26": "confirmed",
@@ -72,12 +72,12 @@ describe("what is announced and what the kernel takes", () => {
     expect(text).toContain("route 192.168.1.0/26 blackhole;");
     expect(text).toContain("if (net = 192.168.1.0/26) then accept;");
   });
-  test("NB-109 NB-110 pools are announced unless they shall not be; nothing else", () => {
+  test("NB-109 NB-110 only pools without disableBGPExport are announced", () => {
     const pools = { a: { cidr: "10.1.0.0/16" }, b: { cidr: "10.2.0.0/16", disableBGPExport: true } };
     expect(within(planOf({ pools }).bgpExport[4])).toEqual(["reject 10.2.0.0/16", "accept 10.1.0.0/16"]);
     expect(conf({ pools })).toMatch(/calico_export_to_bgp_peers\(true\);\n\s+reject;/);
   });
-  test("NB-111 NB-112 NB-113 tunnels are Felix', plain routes BIRD's unless Felix is told to", () => {
+  test("NB-111 NB-112 NB-113 Felix programs routes over tunnels, BIRD other routes, unless Felix is configured to", () => {
     const pools = {
       a: { cidr: "10.1.0.0/16" },
       b: { cidr: "10.2.0.0/16", vxlanMode: "CrossSubnet" },
@@ -93,14 +93,14 @@ describe("what is announced and what the kernel takes", () => {
     expect([kernel(), kernel("Enabled"), kernel("EnabledNoEncapOnly")]).toEqual([plain, plain, plain]);
     expect([kernel("Disabled"), kernel("EnabledIPIPOnly")]).toEqual([none, none]);
   });
-  test("NB-114 routes through tunnels are not told to peers of our AS, nor eBPF's to anyone", () => {
+  test("NB-114 routes through tunnels are not announced to peers in the same AS, eBPF routes to no peer", () => {
     const text = conf({});
     expect(text).toContain(
       'if (internal_peer && (ifname ~ "*.cali" || ifname ~ "*.calico" || ifname ~ "tunl0")) then reject;',
     );
     expect(text).toContain('if (ifname ~ "bpf*.cali") then reject;');
   });
-  test("NB-115 routes to nodes with WireGuard are Felix'", () => {
+  test("NB-115 Felix programs routes to nodes with WireGuard", () => {
     const wireguard = { interfaceIPv4Address: "10.65.0.1" };
     const nodes = { n1: { ...n(1), wireguard }, a: { ...n(9), wireguard }, n2: { ...n(2), wireguard }, n3: n(3) };
     const hops = planOf({ nodes }).kernelExport[4].flatMap((step) => ("nextHop" in step ? [step.nextHop] : []));
@@ -110,7 +110,7 @@ describe("what is announced and what the kernel takes", () => {
       action: "reject",
     });
   });
-  test("NB-116 metric and preference are one the other's mirror", () => {
+  test("NB-116 metric and local preference are converted to each other", () => {
     const given = { configuration: { ipv4NormalRoutePriority: 500 } };
     expect(one(given)).toMatchObject({
       import: { preferWhenLocalPrefAbove: 2147483147 },
@@ -118,7 +118,7 @@ describe("what is announced and what the kernel takes", () => {
     });
     expect(conf(given)).toContain("bgp_local_pref = 2147483647 - krt_metric;");
   });
-  test("NB-117 communities by prefix, by value or name; a node's own list replaces the common one", () => {
+  test("NB-117 communities by prefix, given as value or name; a node's own list replaces the default one", () => {
     const configuration = {
       communities: [{ name: "blue", value: "64512:1" }],
       prefixAdvertisements: [
@@ -135,7 +135,7 @@ describe("what is announced and what the kernel takes", () => {
       "10.2.0.0/16",
     ]);
   });
-  test("NB-122 the kernel keeps routes across restarts, paths are merged", () => {
+  test("NB-122 the kernel's routes survive restarts, and multipath routes are merged", () => {
     for (const word of ["persist;", "learn;", "merge paths on;", "graceful restart;", "metric 0;"])
       expect(conf({})).toContain(word);
     expect(conf({})).toContain("if (source = RTS_DEVICE) then reject;");

@@ -1,5 +1,5 @@
-// What a node does in BGP, as data: who it peers with and how, what it tells them, what it lets into the kernel. The
-// field names are those an operator sees in `calicoctl bgp plan -o json`.
+// Defines the BGP plan of a node: its sessions, the routes it announces, and the routes it programs into the kernel. Operators
+// see the field names in `calicoctl bgp plan -o json`.
 import type { Cidr, IpAddress, IpVersion } from "../lib/ip/ip.ts";
 import type { Problem } from "./state.ts";
 
@@ -8,19 +8,19 @@ export type DebugSetting = "off" | "all" | readonly string[];
 
 export interface FilterCall {
   readonly function: string;
-  /** Only for functions that want to know. */
+  /** The argument of functions with `takesPeerType`. */
   readonly sameAs?: boolean;
 }
 
 export interface PlannedPeer {
   readonly family: IpVersion;
-  /** Of the BIRD protocol. */
+  /** Name of the BIRD protocol. */
   readonly name: string;
   readonly kind: "mesh" | "global" | "node" | "localWorkload";
   readonly neighbor: IpAddress;
   readonly port: number | null;
   readonly remoteAs: number;
-  /** Where it is not the node's. */
+  /** Set if it differs from the node's. */
   readonly localAs: number | null;
   readonly sourceAddress: string | null;
   readonly multihop: true | number;
@@ -43,7 +43,7 @@ export interface PlannedPeer {
   readonly nextHop: "default" | "self" | "keep";
   readonly numAllowLocalAs: number | null;
   readonly addPaths: true;
-  /** Why there is this session. */
+  /** The resource that this session follows from. */
   readonly because: string;
 }
 
@@ -74,7 +74,7 @@ export interface FilterFunction {
   readonly rules: readonly FilterRule[];
 }
 
-/** In order; the first accept or reject ends. */
+/** Steps are evaluated in order; the first accept or reject is final. */
 export type RouteStep =
   | { readonly within: string; readonly action: "accept" | "reject" }
   | { readonly nextHop: IpAddress; readonly action: "reject" }
@@ -107,6 +107,6 @@ export interface BgpPlan {
   readonly kernelExport: PerFamily<readonly RouteStep[]>;
   readonly bgpExport: PerFamily<readonly RouteStep[]>;
   readonly bgpFilters: readonly FilterFunction[];
-  /** What was left out or changed, and why. */
+  /** Objects that were left out or changed, and why. */
   readonly problems: readonly Problem[];
 }

@@ -1,12 +1,12 @@
-// Who speaks with whom, and how: the rules a plan follows, row by row. Recorded plans stand in plan-golden.test.ts.
+// Tests the sessions of a plan and their settings. Recorded plans are in plan-golden.test.ts.
 import { describe, expect, test } from "bun:test";
 import { birdConfiguration } from "./bird/configuration.ts";
 import { parseAddress } from "../lib/ip/ip.ts";
 import { conf, n, NO_MESH, one, planOf, tor } from "./testing/plan-of.ts";
 
-describe("settings that make no sense", () => {
+describe("invalid settings", () => {
   const nodes = { n1: n(1), n2: n(2) };
-  test("a field is left out alone: the mesh that was switched off stays off", () => {
+  test("only the invalid field is left out: a disabled mesh stays disabled", () => {
     const configuration = { ...NO_MESH, listenPort: 99999, asNumber: 65001, ignoredInterfaces: "eth0" };
     const { peers, localAs, problems } = planOf({ nodes, configuration });
     expect([peers, localAs]).toEqual([[], 65001]);
@@ -16,19 +16,19 @@ describe("settings that make no sense", () => {
     ]);
   });
   for (const configuration of [{ nodeToNodeMeshEnabled: "false" }, { nodeMeshPassword: "hunter2" }])
-    test(`${Object.keys(configuration).join()} that cannot be read is no mesh`, () => {
+    test(`${Object.keys(configuration).join()} that cannot be read disables the mesh`, () => {
       const { peers, problems } = planOf({ nodes, configuration });
       expect(peers).toEqual([]);
       expect(problems[0]?.problem).toMatch(/: no mesh$/);
       expect(JSON.stringify(problems)).not.toContain("hunter2");
     });
-  test("a service range that is none is left out, on a reflector too", () => {
+  test("an invalid service range is left out, also on a reflector", () => {
     const rr = { n1: { ...n(1), bgp: { ...n(1).bgp, routeReflectorClusterID: "1.0.0.1" } } };
     const configuration = { serviceExternalIPs: [{ cidr: '10.0.0/8"; }' }, { cidr: "10.5.0.0/16" }] };
     expect(conf({ nodes: rr, configuration })).toContain("10.5.0.0/16");
     expect(planOf({ nodes: rr, configuration }).problems).toHaveLength(1);
   });
-  test("a filter's name cannot end the quotes it stands in", () => {
+  test("a filter's name cannot contain a quote", () => {
     const name = "x' ) { accept; } '";
     const filters = { [name]: { importV4: [{ action: "Accept" }] } };
     const text = conf({ ...tor({ filters: [name] }), filters });
@@ -38,7 +38,7 @@ describe("settings that make no sense", () => {
 });
 
 describe("the mesh", () => {
-  test("NB-080 everyone with everyone; who has the higher address, as text, waits", () => {
+  test("NB-080 all nodes peer with each other; the session to the higher address, compared as text, is passive", () => {
     const { peers } = planOf({ nodes: { n1: n(9), n2: n(10), n3: n(11) } });
     expect(peers.map(({ name, passive, sourceAddress }) => [name, passive, sourceAddress])).toEqual([
       ["Mesh_10_0_0_10", false, "10.0.0.9"],
@@ -46,7 +46,7 @@ describe("the mesh", () => {
     ]);
     expect(planOf({ nodes: { n1: n(10), n2: n(9) } }).peers[0]?.passive).toBe(true);
   });
-  test("NB-081 reflectors are not in it", () => {
+  test("NB-081 reflectors are not part of the mesh", () => {
     const rr = n(2, { routeReflectorClusterID: "1.0.0.1" });
     expect<unknown>(planOf({ nodes: { n1: n(1), n2: rr, n3: n(3) } }).peers.map(({ neighbor }) => neighbor)).toEqual([
       "10.0.0.3",
@@ -60,9 +60,9 @@ describe("the mesh", () => {
     };
     const peer = one({ configuration, inputs: { hasSecret: () => true } });
     expect([peer.password, peer.gracefulRestart.timeSeconds]).toEqual(["s/k", 91]);
-    expect(planOf({ configuration }).problems[0]?.problem).toContain("secret s with key k is not known here");
+    expect(planOf({ configuration }).problems[0]?.problem).toContain("secret s with key k not found");
   });
-  test("two nodes with one address are one session, and reported", () => {
+  test("two nodes with the same address get one session, and are reported", () => {
     const { peers, problems } = planOf({ nodes: { n1: n(1), n2: n(2), n3: n(2), n4: n(1) } });
     expect(peers.map(({ because }) => because)).toEqual(["node-to-node mesh, node n2"]);
     expect(problems.map(({ object }) => object)).toEqual(["Node(n3)", "Node(n4)"]);
@@ -70,7 +70,7 @@ describe("the mesh", () => {
 });
 
 describe("NB-083 peers", () => {
-  test("for all, for one, for those that match, by selector", () => {
+  test("for all nodes, one node, matching nodes, and by peer selector", () => {
     const nodes = { n1: { ...n(1), labels: { rack: "a" } }, n2: { ...n(2), labels: { tor: "yes" } } };
     const peers = {
       all: { peerIP: "10.9.0.1", asNumber: 65100 },
@@ -87,21 +87,21 @@ describe("NB-083 peers", () => {
       ["Node_10_9_0_4", "BGPPeer rack"],
     ]);
   });
-  test("of two for one address the first by name has it, and the other is reported", () => {
+  test("of two BGPPeers for the same address, the first by name is used and the other is reported", () => {
     const peers = { b: { peerIP: "10.9.0.1:179", asNumber: 2 }, a: { peerIP: "10.9.0.1", asNumber: 1 } };
     const made = planOf({ ...tor(), peers });
     expect(made.peers.map(({ remoteAs }) => remoteAs)).toEqual([1]);
     expect(made.problems).toEqual([
-      { object: "BGPPeer(b)", problem: "10.9.0.1 is already a peer by BGPPeer a: not used" },
+      { object: "BGPPeer(b)", problem: "10.9.0.1 is already a peer because of BGPPeer a: not used" },
     ]);
   });
-  test("one to a node takes the mesh's place, unless it could never come up", () => {
+  test("a BGPPeer for a node replaces the mesh session, unless its AS number is wrong", () => {
     expect(one({ peers: { p: { peerIP: "10.0.0.2", asNumber: 64512 } } }).because).toBe("BGPPeer p");
     const wrong = planOf({ peers: { p: { peerIP: "10.0.0.2", asNumber: 1 } } });
     expect(wrong.peers.map(({ kind }) => kind)).toEqual(["mesh"]);
     expect(wrong.problems[0]?.problem).toContain("asNumber 1 is not node n2's (64512)");
   });
-  test("without AS number: the node's, where it is one; else left out and reported", () => {
+  test("without an AS number, that of the node is used; a peer that is not a node is left out and reported", () => {
     expect(one({ configuration: NO_MESH, peers: { p: { node: "n1", peerIP: "10.0.0.2" } } }).remoteAs).toBe(64512);
     const { peers, problems } = planOf(tor({ asNumber: undefined }));
     expect(peers).toEqual([]);
@@ -116,7 +116,7 @@ describe("NB-083 peers", () => {
     { maxRestartTime: "soon" },
   ];
   for (const spec of bad)
-    test(`${JSON.stringify(spec)} is left out and reported, the rest stands`, () => {
+    test(`${JSON.stringify(spec)} is left out and reported, the rest is used`, () => {
       const given = tor();
       const { peers, problems } = planOf({
         ...given,
@@ -127,9 +127,9 @@ describe("NB-083 peers", () => {
     });
 });
 
-describe("the other side of a peering", () => {
+describe("the reverse direction of a BGPPeer", () => {
   const nodes = { n1: { ...n(1), labels: { rr: "yes" } }, n2: n(2), n3: n(3) };
-  test("NB-084 follows from the first, by selector or address; what is said itself wins", () => {
+  test("NB-084 is derived by selector or address; an explicit BGPPeer has precedence", () => {
     const peers = {
       p: { nodeSelector: "!has(rr)", peerSelector: "has(rr)", ttlSecurity: 2, nextHopMode: "Self", filters: ["f"] },
     };
@@ -148,7 +148,7 @@ describe("the other side of a peering", () => {
     expect(reversed.peers.map(({ name }) => name)).toEqual(["Node_10_0_0_2"]);
     expect<unknown>(reversed.staticRoutes).toEqual([{ prefix: "10.0.0.2/32", via: "10.0.0.254" }]);
   });
-  test("NB-084 by address and port, unless the node is known to listen on another", () => {
+  test("NB-084 by address and port, unless the node listens on another port", () => {
     const reversed = (configuration: object) =>
       planOf({
         nodes,
@@ -159,7 +159,7 @@ describe("the other side of a peering", () => {
     expect(reversed({ listenPort: 1179 })).toEqual(["Node_10_0_0_2_port_1179"]);
     expect(reversed({ listenPort: 179 })).toEqual([]);
   });
-  test("NB-085 not where it is said by hand", () =>
+  test("NB-085 not with reversePeering: Manual", () =>
     expect(
       planOf({
         nodes,
@@ -169,15 +169,15 @@ describe("the other side of a peering", () => {
     ).toEqual([]));
 });
 
-describe("what a session is like", () => {
-  test("NB-086 NB-104 ports: the node's own, then the common one; one given wins", () => {
+describe("settings of a session", () => {
+  test("NB-086 NB-104 the port is that of the BGPPeer, else of the node, else the default", () => {
     const given = { configuration: { listenPort: 1790 }, nodeConfiguration: { listenPort: 1791 } };
     expect(planOf(given).listenPort).toBe(1791);
     expect(one(given).port).toBe(1790);
     expect(one(tor({ peerIP: "10.9.0.1:1179" }))).toMatchObject({ port: 1179, name: "Global_10_9_0_1_port_1179" });
     expect(conf(given)).toContain("local port 1791 as 64512;");
   });
-  test("DM-131 NB-087 a reflector's clients are of its AS and not of its cluster", () => {
+  test("DM-131 NB-087 a reflector's clients have its AS and another cluster ID", () => {
     const nodes = {
       n1: { bgp: { ipv4Address: "10.0.0.1/24", routeReflectorClusterID: "1.0.0.1" } },
       n2: n(2),
@@ -197,12 +197,12 @@ describe("what a session is like", () => {
       ["10.0.0.4", false, null],
     ]);
   });
-  test("a cluster ID that is none is not used and reported", () => {
+  test("an invalid cluster ID is ignored and reported", () => {
     const made = planOf({ nodes: { n1: n(1, { routeReflectorClusterID: "x; accept" }), n2: n(2) } });
     expect(made.peers.map(({ kind }) => kind)).toEqual(["mesh"]);
     expect(made.problems[0]?.object).toBe("Node(n1)");
   });
-  test("NB-088 the original next hop is kept towards other ASs only", () => {
+  test("NB-088 the original next hop is kept only for peers in other ASs", () => {
     expect(one(tor({ keepOriginalNextHop: true })).nextHop).toBe("keep");
     expect(one(tor({ keepOriginalNextHop: true, asNumber: 64512 })).nextHop).toBe("default");
   });
@@ -214,23 +214,23 @@ describe("what a session is like", () => {
     ]);
     expect(conf(tor({ nextHopMode: "Self" }))).toContain("next hop self;");
   });
-  test("NB-090 the password's secret is named, never shown in the plan", () => {
+  test("NB-090 the plan contains the name of the secret, never the password", () => {
     const spec = { password: { secretKeyRef: { name: "s", key: "k" } } };
     expect(one({ ...tor(spec), inputs: { hasSecret: () => true } }).password).toBe("s/k");
     expect(conf({ ...tor(spec), inputs: { hasSecret: () => true } })).toContain('password "pw";');
     expect(planOf(tor(spec)).peers[0]?.password).toBeNull();
   });
-  test("NB-090 a session never comes up without a password that cannot be written", () => {
+  test("NB-090 a session with an unusable password is left out", () => {
     const spec = { password: { secretKeyRef: { name: "s", key: "k" } } };
     const inputs = { hasSecret: () => false, isUnusableSecret: () => true };
     const { peers, problems } = planOf({ ...tor(spec), inputs });
     expect(peers).toEqual([]);
-    expect(problems[0]?.problem).toContain("no session with 10.9.0.1 without it");
+    expect(problems[0]?.problem).toContain("session with 10.9.0.1 left out");
     const made = planOf({ ...tor(spec), inputs: { hasSecret: () => true } });
-    // The secret was changed, or is gone, since the plan was made.
+    // The secret was changed or deleted after the plan was computed.
     for (const password of [undefined, "", 'a";\nprotocol bgp x {', "x".repeat(81)]) {
       const text = birdConfiguration(made, 4, { password: () => password });
-      expect(text).toContain("no session with 10.9.0.1 without its password");
+      expect(text).toContain("session with 10.9.0.1 left out");
       expect(text).not.toMatch(/neighbor|password "|protocol bgp/);
     }
   });
@@ -243,13 +243,13 @@ describe("what a session is like", () => {
       gracefulRestart: { timeSeconds: 11 },
       keepaliveSeconds: 15,
     });
-    expect(conf(tor({ maxRestartTime: "3h", keepaliveTime: "0s" }))).toContain("graceful restart time 4095;"); // what the protocol can say
+    expect(conf(tor({ maxRestartTime: "3h", keepaliveTime: "0s" }))).toContain("graceful restart time 4095;"); // the maximum of the protocol
   });
-  test("NB-093 another AS of our own towards one peer", () => {
+  test("NB-093 another local AS for one peer", () => {
     expect(one(tor({ localASNumber: 65100 }))).toMatchObject({ localAs: 65100, export: { sameAs: true } });
     expect(conf(tor({ localASNumber: 65200 }))).toContain("local as 65200;");
   });
-  test("NB-094 our own AS in a path, so many times", () => {
+  test("NB-094 number of times the own AS may be in a path", () => {
     expect(conf(tor({ numAllowedLocalASNumbers: 2 }))).toContain("allow local as 2;");
     expect(conf(tor({ numAllowedLocalASNumbers: 0 }))).not.toContain("allow local as");
   });
@@ -258,13 +258,13 @@ describe("what a session is like", () => {
     expect(conf(tor({ ttlSecurity: 3 }))).toMatch(/ttl security on;\n\s+multihop 3;/);
     expect(conf(tor())).toMatch(/ttl security off;\n\s+multihop;/);
   });
-  test("NB-096 a static route to a peer that is not next door", () => {
+  test("NB-096 a static route to a peer that is not directly connected", () => {
     expect<unknown>(planOf(tor({ reachableBy: "10.0.0.254" })).staticRoutes).toEqual([
       { prefix: "10.9.0.1/32", via: "10.0.0.254" },
     ]);
     expect(conf(tor({ reachableBy: "10.0.0.254" }))).toContain("route 10.9.0.1/32 via 10.0.0.254;");
   });
-  test("NB-097 workloads that speak BGP are waited for, and take filters and AS only", () => {
+  test("NB-097 sessions with workloads are passive and have only filters and AS numbers", () => {
     const peers = {
       lw: {
         localWorkloadSelector: "app == 'r'",

@@ -1,5 +1,5 @@
-// Computes what a node does in BGP from the state of the cluster and what only the node itself knows. Pure: the same
-// inputs give the same plan anywhere, for any node.
+// Computes the BGP plan of a node from the cluster's state and the node's local inputs. It is a pure function, so any host can
+// compute the plan of any node.
 //
 //   nodes, configurations, peers ──► sessions ──► peers
 //   filters ──────────────────────► functions ──┘   │
@@ -17,18 +17,18 @@ import type { BgpState, Problem } from "./state.ts";
 const EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers";
 const IGNORED_INTERFACES = ["cali*", "kube-ipvs*"];
 
-/** What the state of the cluster does not say. */
+/** Inputs that are not part of the cluster's state. */
 export interface LocalInputs {
   /** CALICO_ROUTER_ID */
   readonly routerId?: string;
-  /** CALICO_ADVERTISE_CLUSTER_IPS, in place of the configured ranges. */
+  /** CALICO_ADVERTISE_CLUSTER_IPS; replaces the configured ranges. */
   readonly clusterIps?: readonly string[];
   readonly workloads?: readonly LocalWorkload[];
-  /** Whether a secret is at hand; without it a session has no password. */
+  /** Whether a secret with a usable password exists; otherwise the session has no password. */
   readonly hasSecret?: (ref: SecretRef) => boolean;
-  /** Whether what a secret holds can be no password. A session that shall have it must not come up without. */
+  /** Whether a secret exists but is not usable as a password. The session is then left out. */
   readonly isUnusableSecret?: (ref: SecretRef) => boolean;
-  /** Addresses of single services to announce from here. */
+  /** Addresses of single services that this node announces. */
   readonly serviceAddresses?: readonly string[];
 }
 
@@ -48,19 +48,19 @@ export function plan(state: BgpState, nodeName: string, inputs: LocalInputs = {}
   const functions = filterFunctions(state, problems);
   const sessions = sessionsOf(state, node, inputs.workloads ?? [], problems).filter((session) => {
     const { address, filters, because, password } = session;
-    const lost = filters.find((name) => state.unreadableFilters.has(name));
-    if (lost !== undefined)
+    const unreadable = filters.find((name) => state.unreadableFilters.has(name));
+    if (unreadable !== undefined)
       problems.push({
         object: because,
-        problem: `filter ${lost} makes no sense: no session with ${address} without it`,
+        problem: `session with ${address} left out: its BGPFilter ${unreadable} is invalid`,
       });
     const isUnusable = password !== undefined && inputs.isUnusableSecret?.(password) === true;
     if (isUnusable)
       problems.push({
         object: because,
-        problem: `secret ${password.name} with key ${password.key} holds no password of one line, at most 80 bytes, without quotes: no session with ${address} without it`,
+        problem: `session with ${address} left out: key ${password.key} of secret ${password.name} is not usable as a password; want one line of at most 80 bytes without quotes`,
       });
-    return lost === undefined && !isUnusable && node.networks[ipVersion(address)] !== undefined;
+    return unreadable === undefined && !isUnusable && node.networks[ipVersion(address)] !== undefined;
   });
   const peers = sessions
     .map((session) => plannedPeer({ state, node, functions, inputs, problems }, session))
@@ -72,7 +72,7 @@ export function plan(state: BgpState, nodeName: string, inputs: LocalInputs = {}
     .sort((a, b) => ipVersion(a.prefix) - ipVersion(b.prefix) || (a.prefix < b.prefix ? -1 : 1));
   const ranges = serviceRanges(configuration, inputs.clusterIps, node.labels[EXCLUDE_LABEL] === "true");
   const services: ServiceRoutes = { ...ranges, addresses: inputs.serviceAddresses ?? [] };
-  const bindsTo = (family: 4 | 6) =>
+  const listenAddress = (family: 4 | 6) =>
     configuration?.bindMode === "NodeIP" ? (node.networks[family]?.address ?? null) : null;
   return {
     node: nodeName,
@@ -80,7 +80,7 @@ export function plan(state: BgpState, nodeName: string, inputs: LocalInputs = {}
     routerId: routerIdOf(node, inputs.routerId, problems),
     localAs: families.length === 0 ? null : asNumberOf(state, node),
     listenPort: listenPortOf(state, nodeName) ?? null,
-    listenAddress: { 4: bindsTo(4), 6: bindsTo(6) },
+    listenAddress: { 4: listenAddress(4), 6: listenAddress(6) },
     interfaces: { ignored: [...(configuration?.ignoredInterfaces ?? []), ...IGNORED_INTERFACES], watched: ["*"] },
     debug: debugOf(state, nodeName),
     peers,
@@ -97,16 +97,16 @@ export function plan(state: BgpState, nodeName: string, inputs: LocalInputs = {}
   };
 }
 
-interface PeerSurroundings {
+interface PeerContext {
   readonly state: BgpState;
   readonly node: Node;
-  /** Of all filters; a session calls those it names. */
+  /** Functions of all filters. */
   readonly functions: readonly FilterFunction[];
   readonly inputs: LocalInputs;
   readonly problems: Problem[];
 }
 
-function plannedPeer({ state, node, functions, inputs, problems }: PeerSurroundings, session: Session): PlannedPeer {
+function plannedPeer({ state, node, functions, inputs, problems }: PeerContext, session: Session): PlannedPeer {
   const family = ipVersion(session.address);
   const ownAs = session.localAs ?? asNumberOf(state, node);
   const sameAs = session.asNumber === ownAs;
@@ -142,7 +142,7 @@ function plannedPeer({ state, node, functions, inputs, problems }: PeerSurroundi
 
 const PREFIX = { mesh: "Mesh_", global: "Global_", node: "Node_", localWorkload: "Local_Workload_" } as const;
 
-/** The BIRD protocol's. Ports of the mesh need no telling apart. */
+/** Name of the BIRD protocol. The mesh has one session per address, so its names need no port. */
 function protocolName(session: Session): string {
   const port = session.port === undefined || session.kind === "mesh" ? "" : `_port_${session.port}`;
   return PREFIX[session.kind] + session.address.replaceAll(/[.:]/g, "_") + port;
@@ -161,12 +161,12 @@ function passwordOf(session: Session, inputs: LocalInputs, problems: Problem[]):
   if (inputs.hasSecret?.(session.password) === true) return `${name}/${key}`;
   problems.push({
     object: session.because,
-    problem: `secret ${name} with key ${key} is not known here: ${session.address} has no password`,
+    problem: `secret ${name} with key ${key} not found: the session with ${session.address} has no password`,
   });
   return null;
 }
 
-/** `debug` and `info` are kept, all else is silence. */
+/** All levels other than `debug` and `info` disable BIRD's debug output. */
 function debugOf(state: BgpState, node: string): BgpPlan["debug"] {
   const severity =
     state.configurations.get(`node.${node}`)?.logSeverity ?? state.configurations.get("default")?.logSeverity ?? "Info";

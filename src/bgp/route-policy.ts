@@ -1,5 +1,5 @@
-// What a node announces and what it lets into its kernel. Blocks are announced as a whole: the addresses inside stay
-// private, but for those that are just moving in. Addresses borrowed from others' blocks are announced one by one.
+// Plans which routes a node announces and which it programs into its kernel. Blocks are announced as a whole. Single addresses
+// are announced only if they are migrating to this node or borrowed from another node's block.
 import {
   addressBits,
   cidrContains,
@@ -14,11 +14,11 @@ import type { BgpPlan, RouteStep } from "./plan-types.ts";
 import type { BgpState, Problem } from "./state.ts";
 
 export interface ServiceRoutes {
-  /** Announced, and not for the kernel: whole ranges. */
+  /** Whole ranges, announced and not programmed into the kernel. */
   readonly ranges: readonly string[];
-  /** Ranges whose routes stay out of the kernel, announced or not. */
+  /** Ranges whose routes are not programmed into the kernel, whether announced or not. */
   readonly rejected: readonly string[];
-  /** Announced: addresses of services with something behind them here. */
+  /** Single addresses of services, announced. */
   readonly addresses: readonly string[];
 }
 
@@ -53,7 +53,7 @@ export function routePolicy(
       blocks.some(({ cidr }) => ipVersion(cidr) === family) ||
       announced.some(isFamily(family)) ||
       hasStaticRoute(family),
-    kernel: kernelExport(state, node, family, keptFromKernel(services).filter(isFamily(family)), priority(family)),
+    kernel: kernelExport(state, node, family, excludedFromKernel(services).filter(isFamily(family)), priority(family)),
     bgp: bgpExport(state, node, family, announced.filter(isFamily(family))),
   });
   const [v4, v6] = [ofFamily(4), ofFamily(6)];
@@ -67,10 +67,10 @@ export function routePolicy(
   };
 }
 
-/** Which routes of the cluster BIRD writes to the kernel; the others are Felix'. Over tunnels always Felix'. */
+/** Whether BIRD programs the routes of pools without encapsulation. Felix programs all other cluster routes. */
 function programsPlainRoutes(configuration: BgpConfiguration | undefined): boolean {
-  const who = configuration?.programClusterRoutes;
-  return who !== "Disabled" && who !== "EnabledIPIPOnly";
+  const setting = configuration?.programClusterRoutes;
+  return setting !== "Disabled" && setting !== "EnabledIPIPOnly";
 }
 
 function kernelExport(
@@ -90,7 +90,7 @@ function kernelExport(
   ];
 }
 
-/** To other nodes with WireGuard, Felix routes through the tunnel. */
+/** Felix routes traffic to other WireGuard nodes through the tunnel. */
 function encryptedNextHops(state: BgpState, node: Node, family: IpVersion): readonly IpAddress[] {
   if (node.tunnels.wireguard[family] === undefined) return [];
   return [...state.nodes.values()]
@@ -120,7 +120,7 @@ function bgpExport(state: BgpState, node: Node, family: IpVersion, announced: re
         );
   return [
     ...pools.filter((pool) => pool.disableBgpExport).map((pool) => ({ within: pool.cidr, action: "reject" as const })),
-    // Routes that Felix made of what peers of ours already know.
+    // Felix's routes through tunnels; peers in the same AS learn these destinations from the nodes that have them.
     { interface: ["*.cali", "*.calico", "tunl0"], onlyWhen: "sameAs", action: "reject" },
     { interface: ["bpf*.cali"], action: "reject" },
     { step: "communities" },
@@ -134,7 +134,7 @@ function bgpExport(state: BgpState, node: Node, family: IpVersion, announced: re
 const poolsOf = (pools: readonly Pool[], family: IpVersion): readonly Pool[] =>
   pools.filter(({ cidr }) => ipVersion(cidr) === family).sort((a, b) => compare(keyText(a.cidr), keyText(b.cidr)));
 
-/** A node's own advertisements replace the common ones; names stand for communities of the same configuration. */
+/** A node's own advertisements replace the default ones. Names refer to communities of the same configuration. */
 function communities(state: BgpState, node: Node, problems: Problem[]): BgpPlan["communities"] {
   const own = state.configurations.get(`node.${node.name}`);
   const hasOwn = own !== undefined && own.prefixAdvertisements.length > 0;
@@ -146,7 +146,10 @@ function communities(state: BgpState, node: Node, problems: Problem[]): BgpPlan[
       const value = configuration?.communities[name] ?? name;
       if (isCommunity(value)) add.add(value);
       else
-        problems.push({ object, problem: `prefixAdvertisements: ${JSON.stringify(name)} is no community: left out` });
+        problems.push({
+          object,
+          problem: `prefixAdvertisements: ${JSON.stringify(name)} is not a community: left out`,
+        });
     }
     return add.size === 0 ? [] : [{ within: cidr, add: [...add].sort() }];
   });
@@ -156,7 +159,7 @@ function communities(state: BgpState, node: Node, problems: Problem[]): BgpPlan[
   ];
 }
 
-/** The ranges of services, and which addresses among them are their own. */
+/** Returns the announced service ranges. Ranges of one address are announced only with their service. */
 export function serviceRanges(
   configuration: BgpConfiguration | undefined,
   clusterIps: readonly string[] | undefined,
@@ -176,17 +179,17 @@ export function serviceRanges(
   return { ranges: isExcluded ? [] : unique, rejected: unique, addresses: [] };
 }
 
-/** Ranges of services are kept in the spelling of their author, so they are not of type `Cidr`. */
+/** Service ranges keep the user's spelling, so they are not of type `Cidr`. */
 const isFamily =
   (family: IpVersion) =>
   (text: string): boolean =>
     text.includes(":") === (family === 6);
-/** Ranges of services, and single addresses outside them. */
-function keptFromKernel({ rejected, addresses }: ServiceRoutes): readonly string[] {
+/** Service ranges, and service addresses outside of them. */
+function excludedFromKernel({ rejected, addresses }: ServiceRoutes): readonly string[] {
   return [...rejected, ...addresses.filter((address) => !rejected.some((range) => covers(range, address)))];
 }
 
-/** Whether a prefix lies inside another, larger one. */
+/** Whether `inner` is inside `outer` and not equal to it. */
 function covers(outer: string, inner: string): boolean {
   const [large, small] = [tryParseCidr(outer), tryParseCidr(inner)];
   return large !== undefined && small !== undefined && large !== small && cidrContains(large, small);

@@ -1,5 +1,5 @@
-// The number by which a router is known in BGP, written as an IPv4 address. It must be there, be valid and be the node's
-// alone: a setting, or the node's IPv4 address, or else a hash of its name.
+// Determines the router ID, a unique number written as an IPv4 address: the setting, else the node's IPv4 address, else a hash
+// of its name.
 import { ipVersion, tryParseAddress } from "../lib/ip/ip.ts";
 import type { Node } from "../model/index.ts";
 import type { Problem } from "./state.ts";
@@ -13,12 +13,12 @@ export function routerIdOf(node: Node, setting: string | undefined, problems: Pr
   if (literal !== undefined && ipVersion(literal) === 4 && literal !== "0.0.0.0") return literal;
   problems.push({
     object: "CALICO_ROUTER_ID",
-    problem: `${JSON.stringify(setting)} is no IPv4 address: ${own} instead`,
+    problem: `${JSON.stringify(setting)} is not an IPv4 address: using ${own}`,
   });
   return own;
 }
 
-/** The first four bytes of a hash; the first byte stays below multicast. */
+/** The first four bytes of a hash; the first byte is at most 223, because higher values are multicast or reserved. */
 export function hashedRouterId(name: string): string {
   const hash = new Bun.CryptoHasher("sha256").update(name).digest();
   const first = hash[0] ?? 0;

@@ -29,7 +29,7 @@ function stateOf(
   return collector.stateFor("n1");
 }
 
-/** What n1 announces of one service. */
+/** The addresses of one service that n1 announces. */
 function announced({
   configuration,
   spec = {},
@@ -68,8 +68,8 @@ const RANGES = {
 const LOCAL = { externalTrafficPolicy: "Local" };
 const HERE = [{ node: "n1" }];
 
-describe("services of Kubernetes", () => {
-  test("NB-130 ranges of cluster addresses, configured or by the environment", () => {
+describe("Kubernetes Services", () => {
+  test("NB-130 ranges of cluster IPs, from the configuration or the environment", () => {
     const state = stateOf({ serviceClusterIPs: [{ cidr: "10.96.0.0/12" }, { cidr: "fd00:96::/112" }] });
     expect(plan(state, "n1").staticBlackholes).toEqual(["10.96.0.0/12", "fd00:96::/112"]);
     expect(plan(state, "n1").kernelExport[4]).toContainEqual({ within: "10.96.0.0/12", action: "reject" });
@@ -79,13 +79,13 @@ describe("services of Kubernetes", () => {
       "10.101.0.10/32",
     ]);
   });
-  test("NB-131 external addresses inside the ranges", () => {
+  test("NB-131 external IPs inside the ranges", () => {
     const spec = { ...LOCAL, externalIPs: ["203.0.113.5", "192.0.2.1"] };
     expect(
       announced({ configuration: { serviceExternalIPs: [{ cidr: "203.0.113.0/24" }] }, spec, endpoints: HERE }),
     ).toEqual(["203.0.113.5/32"]);
   });
-  test("NB-132 addresses of load balancers inside the ranges", () =>
+  test("NB-132 load balancer IPs inside the ranges", () =>
     expect(
       announced({
         configuration: { serviceLoadBalancerIPs: [{ cidr: "198.51.100.0/24" }] },
@@ -94,7 +94,7 @@ describe("services of Kubernetes", () => {
         endpoints: HERE,
       }),
     ).toEqual(["198.51.100.9/32"]));
-  test("NB-133 with policy Local, from nodes that have an endpoint", () => {
+  test("NB-133 with policy Local, only nodes with an endpoint announce", () => {
     expect(announced({ configuration: RANGES, spec: LOCAL, endpoints: [{ node: "n2" }] })).toEqual([]);
     expect(announced({ configuration: RANGES, spec: LOCAL, endpoints: [{ node: "n2" }, { node: "n1" }] })).toEqual([
       "10.101.0.10/32",
@@ -116,10 +116,10 @@ describe("services of Kubernetes", () => {
     expect(one({ externalIPs: ["203.0.113.5"] })).toEqual(["203.0.113.5/32"]);
     expect(one({ type: "LoadBalancer" }, { ingress: ["198.51.100.9"] })).toEqual(["198.51.100.9/32"]);
     expect(one({ externalIPs: ["203.0.113.6"] })).toEqual([]);
-    expect(one({ externalIPs: ["203.0.113.5"] }, { endpoints: [] })).toEqual([]); // nobody looked for endpoints yet
+    expect(one({ externalIPs: ["203.0.113.5"] }, { endpoints: [] })).toEqual([]); // no EndpointSlice yet
     expect(one({ externalIPs: ["203.0.113.5"], externalTrafficPolicy: "" })).toEqual([]);
     const made = plan(stateOf(configuration), "n1", { serviceAddresses: ["203.0.113.5/32"] });
-    expect(made.kernelExport[4]).toContainEqual({ within: "203.0.113.5/32", action: "reject" }); // no blackhole in our own kernel
+    expect(made.kernelExport[4]).toContainEqual({ within: "203.0.113.5/32", action: "reject" }); // not a blackhole in this node's kernel
     expect(made.bgpExport[4]).toContainEqual({ within: "203.0.113.5/32", action: "accept" });
   });
   test("NB-135 without aggregation every ready service is announced, the range is not", () => {
@@ -135,7 +135,7 @@ describe("services of Kubernetes", () => {
     ).toEqual(["10.101.0.10/32", "198.51.100.9/32"]);
     expect(announced({ configuration, spec: { type: "LoadBalancer" }, ingress: ["198.51.100.9"] })).toEqual([]);
   });
-  test("NB-136 an excluded node announces none, and still keeps their routes out of its kernel", () => {
+  test("NB-136 an excluded node announces no service, and still does not program their routes", () => {
     const made = plan(
       stateOf(RANGES, { labels: { "node.kubernetes.io/exclude-from-external-load-balancers": "true" } }),
       "n1",
@@ -144,7 +144,7 @@ describe("services of Kubernetes", () => {
     expect(made.kernelExport[4]).toContainEqual({ within: "10.101.0.0/16", action: "reject" });
     expect(announced({ configuration: RANGES, spec: LOCAL, endpoints: HERE, isExcluded: true })).toEqual([]);
   });
-  test("NB-137 endpoints count when ready, or when nobody says; all slices of the service's families together", () => {
+  test("NB-137 endpoints without a ready condition count as ready; all slices of the service's families are used", () => {
     const ready = (endpoints: Given["endpoints"], spec: object = LOCAL) =>
       announced({ configuration: RANGES, spec, endpoints }).length;
     expect([
@@ -160,14 +160,14 @@ describe("services of Kubernetes", () => {
     ).toBe(1);
     expect(ready([{ node: "n1", type: "IPv6" }], { ...LOCAL, ipFamilies: ["IPv4"] })).toBe(0);
   });
-  test("NB-138 a reflector passes the ranges of load balancers and external addresses on", () => {
+  test("NB-138 a reflector announces the ranges of load balancer and external IPs", () => {
     const made = plan(stateOf(RANGES, { bgp: { routeReflectorClusterID: "1.0.0.1" } }), "n1");
     const accepted = made.bgpExport[4]
       .filter((step) => "within" in step && step.action === "accept")
       .map((step) => ("within" in step ? step.within : ""));
     expect(accepted.slice(-2)).toEqual(["198.51.100.0/24", "203.0.113.0/24"]);
   });
-  test("headless, external and unreadable services announce nothing", () => {
+  test("headless, external and unreadable services are not announced", () => {
     for (const spec of [{ clusterIP: "None" }, { type: "ExternalName" }, { externalIPs: "x" }])
       expect(announced({ configuration: RANGES, spec: { ...LOCAL, ...spec }, endpoints: HERE })).toEqual([]);
   });

@@ -1,5 +1,5 @@
-// Which addresses of Kubernetes' Services this node announces one by one: those that have something behind them here, or
-// that no announced range covers.
+// Selects the addresses of Kubernetes Services that this node announces individually: those with a ready endpoint on this
+// node, and those that no announced range covers.
 import {
   type Cidr,
   cidrContains,
@@ -19,13 +19,13 @@ import {
 } from "../model/index.ts";
 
 export interface ServiceInputs {
-  /** As Kubernetes has them. */
+  /** Objects of the Kubernetes API. */
   readonly services: readonly unknown[];
   readonly slices: readonly unknown[];
-  /** How Kubernetes calls this node. */
+  /** Name of this node in Kubernetes. */
   readonly nodeName: string;
   readonly configuration: BgpConfiguration | undefined;
-  /** CALICO_ADVERTISE_CLUSTER_IPS, in place of the configured ranges. */
+  /** CALICO_ADVERTISE_CLUSTER_IPS; replaces the configured ranges. */
   readonly clusterIps?: readonly string[];
   readonly isExcluded: boolean;
 }
@@ -48,13 +48,13 @@ interface AnnouncedService {
   readonly clusterIps: readonly IpAddress[];
   readonly externalIps: readonly IpAddress[];
   readonly balancerIps: readonly IpAddress[];
-  /** Addresses that the load balancer has or was asked for. */
-  readonly wantedBalancerIps: readonly IpAddress[];
+  /** Assigned and requested addresses of the load balancer. */
+  readonly requestedBalancerIps: readonly IpAddress[];
   readonly trafficPolicy: string;
   readonly families: ReadonlySet<string>;
 }
 
-/** None if the object cannot be read: it announces nothing. */
+/** An unreadable Service is not announced. */
 function servicesIn(json: unknown): readonly AnnouncedService[] {
   return readOrNone(readService, json).map((service) => {
     const balancerIps = addresses(service.loadBalancerIngressIps);
@@ -64,7 +64,7 @@ function servicesIn(json: unknown): readonly AnnouncedService[] {
       clusterIps: addresses(service.clusterIps),
       externalIps: addresses(service.externalIps),
       balancerIps,
-      wantedBalancerIps: [...addresses([service.loadBalancerIp]), ...balancerIps],
+      requestedBalancerIps: [...addresses([service.loadBalancerIp]), ...balancerIps],
       trafficPolicy: service.externalTrafficPolicy,
       families: new Set(service.ipFamilies),
     };
@@ -106,25 +106,25 @@ function isAnnounced(
   slices: readonly Slice[],
   { nodeName, configuration }: ServiceInputs,
 ): boolean {
-  // A service that Kubernetes has not looked for endpoints of yet has none to be told of.
+  // Without EndpointSlices, Kubernetes has not looked for endpoints yet.
   if (!TYPES.has(service.type) || service.clusterIps.length === 0 || slices.length === 0) return false;
   const ready = slices
     .filter(({ addressType }) => service.families.size === 0 || service.families.has(addressType))
     .flatMap(({ readyNodes }) => readyNodes);
   if (service.trafficPolicy === "Local") return ready.includes(nodeName);
-  const isAlone = (ranges: readonly string[], ips: readonly IpAddress[]) =>
+  const hasOwnRange = (ranges: readonly string[], ips: readonly IpAddress[]) =>
     ips.some((address) => ranges.some((range) => tryParseCidr(range) === hostCidr(address)));
-  const balancerIps = service.type === "LoadBalancer" ? service.wantedBalancerIps : [];
+  const balancerIps = service.type === "LoadBalancer" ? service.requestedBalancerIps : [];
   if (
     service.trafficPolicy === "Cluster" &&
-    (isAlone(configuration?.serviceLoadBalancerIps ?? [], balancerIps) ||
-      isAlone(configuration?.serviceExternalIps ?? [], service.externalIps))
+    (hasOwnRange(configuration?.serviceLoadBalancerIps ?? [], balancerIps) ||
+      hasOwnRange(configuration?.serviceExternalIps ?? [], service.externalIps))
   )
     return true;
   return configuration?.serviceLoadBalancerAggregation === false && ready.length > 0;
 }
 
-/** Cluster addresses where any are announced; others where a range allows them. */
+/** Cluster IPs if any range of them is announced; external and load balancer IPs if a range contains them. */
 function announcedAddresses(
   service: AnnouncedService,
   { configuration, clusterIps }: ServiceInputs,

@@ -1,8 +1,8 @@
-// Who a node peers with: the mesh, and what BGPPeers say, in both directions.
+// Determines the sessions of a node: those of the mesh, and those of BGPPeers, in both directions.
 //
-// Of several reasons for a session to one address and port the first wins: BGPPeers for all nodes before those for some,
-// in the order of their names, what a peer says before what it implies for the other side, and all of them before the
-// mesh. So both ends of a link always agree on there being one session.
+// If several sources define a session with the same address and port, the first has precedence: BGPPeers for all nodes, then
+// those for some nodes, each sorted by name; then the reverse direction of BGPPeers; then the mesh. Both ends of a link
+// therefore agree on one session.
 import { type IpAddress, type IpVersion, ipVersion } from "../lib/ip/ip.ts";
 import { type BgpPeer, isForNode, type Node, type SecretRef } from "../model/index.ts";
 import type { BgpState, Problem } from "./state.ts";
@@ -12,14 +12,14 @@ const BGP_PORT = 179;
 
 const sessionKey = (address: IpAddress, port: number | undefined): string => `${address} ${port ?? BGP_PORT}`;
 
-/** A session before it is known how it looks to BIRD. */
+/** A session, independent of BIRD. */
 export interface Session {
   readonly kind: "mesh" | "global" | "node" | "localWorkload";
   readonly address: IpAddress;
   readonly port: number | undefined;
   readonly asNumber: number;
   readonly localAs: number | undefined;
-  /** The other side's, where it is a reflector of ours. */
+  /** Cluster ID of the peer, if it is a route reflector of this cluster. */
   readonly clusterId: string | undefined;
   readonly useNodeAddress: boolean;
   readonly passive: boolean;
@@ -35,7 +35,7 @@ export interface Session {
   readonly because: string;
 }
 
-/** A workload of this node that speaks BGP, and the BGPPeer it was given. */
+/** A workload of this node that has BGP sessions, and its BGPPeer. */
 export interface LocalWorkload {
   readonly peerName: string;
   readonly addresses: readonly IpAddress[];
@@ -75,19 +75,20 @@ class SessionFinder {
     return [...this.#found.values()];
   }
 
-  #add(session: Session, peer: BgpPeer, isImplied = false): void {
+  #add(session: Session, peer: BgpPeer, isReverse = false): void {
     if (this.#isOwn(session.address)) return;
     const key = sessionKey(session.address, session.port);
     const first = this.#found.get(key);
     if (first === undefined) this.#found.set(key, session);
-    else if (!isImplied) this.#report(peer, `${session.address} is already a peer by ${first.because}: not used`);
+    else if (!isReverse)
+      this.#report(peer, `${session.address} is already a peer because of ${first.because}: not used`);
   }
 
   #isOwn(address: IpAddress): boolean {
     return this.#node.networks[ipVersion(address)]?.address === address;
   }
 
-  /** What a BGPPeer says for this node. */
+  /** Sessions of a BGPPeer that selects this node. */
   *#forward(peer: BgpPeer, isGlobal: boolean): Generator<Session> {
     const kind = isGlobal ? "global" : "node";
     if (peer.localWorkloadSelector !== undefined) yield* this.#toWorkloads(peer);
@@ -97,7 +98,7 @@ class SessionFinder {
     } else if (peer.peerAddress !== undefined) {
       const session = this.#toAddress(peer, peer.peerAddress, kind);
       if (session !== undefined) yield session;
-    } else this.#report(peer, "says neither peerIP nor peerSelector: left out");
+    } else this.#report(peer, "has neither peerIP nor peerSelector: left out");
   }
 
   *#toWorkloads(peer: BgpPeer): Generator<Session> {
@@ -106,7 +107,7 @@ class SessionFinder {
       if (workload.peerName !== peer.name) continue;
       for (const address of workload.addresses)
         yield {
-          ...PLAIN,
+          ...DEFAULTS,
           kind: "localWorkload",
           address,
           asNumber: peer.asNumber,
@@ -119,22 +120,22 @@ class SessionFinder {
   }
 
   /**
-   * One session per family that both have.
-   * @param implied from the other side, in these families: no more than what this side does not have already
+   * Yields one session per family that both nodes have.
+   * @param reverse set for the reverse direction: the families to use. Sessions that this node already has are skipped.
    */
   *#toNode(
     peer: BgpPeer,
     other: Node,
     kind: "global" | "node",
     because: string,
-    implied?: IpVersion | "both",
+    reverse?: IpVersion | "both",
   ): Generator<Session> {
     if (other.name === this.#node.name) return;
     const port = this.#listenPort(other);
     for (const version of [4, 6] as const) {
       const network = other.networks[version];
-      if (network === undefined || (implied !== undefined && implied !== "both" && implied !== version)) continue;
-      if (implied !== undefined && this.#found.has(sessionKey(network.address, port))) continue;
+      if (network === undefined || (reverse !== undefined && reverse !== "both" && reverse !== version)) continue;
+      if (reverse !== undefined && this.#found.has(sessionKey(network.address, port))) continue;
       yield {
         ...fromPeer(peer),
         kind,
@@ -162,7 +163,7 @@ class SessionFinder {
     if (other !== undefined && !isThatNode && this.#isInMesh(other)) {
       this.#report(
         peer,
-        `asNumber ${asNumber} is not node ${other.name}'s (${this.#asNumber(other)}): the mesh's session stays`,
+        `asNumber ${asNumber} is not node ${other.name}'s (${this.#asNumber(other)}): using the session of the mesh instead`,
       );
       return undefined;
     }
@@ -181,14 +182,14 @@ class SessionFinder {
     };
   }
 
-  /** What a BGPPeer of others means for this node, if it is the other side. */
+  /** Sessions of a BGPPeer that selects other nodes, if this node is their peer. */
   *#reverse(peer: BgpPeer): Generator<Session> {
     if (!peer.isReversed || peer.localWorkloadSelector !== undefined) return;
     const family = this.#reverseFamily(peer);
     if (family === undefined) return;
     for (const other of this.#state.nodes.values())
       if (isForNode(peer, other))
-        yield* this.#toNode(peer, other, "node", `BGPPeer ${peer.name} from the other side`, family);
+        yield* this.#toNode(peer, other, "node", `BGPPeer ${peer.name} (reverse direction)`, family);
   }
 
   #reverseFamily(peer: BgpPeer): IpVersion | "both" | undefined {
@@ -196,13 +197,13 @@ class SessionFinder {
     if (peer.peerAddress === undefined || !this.#isOwn(peer.peerAddress.address)) return undefined;
     const { address, port } = peer.peerAddress;
     const ownPort = this.#listenPort(this.#node);
-    // Where nobody said what port nodes listen on, none is wrong: this side still reaches the other's.
-    const isHere = port === undefined || ownPort === undefined || port === ownPort;
-    const isOurAs = peer.asNumber === undefined || peer.asNumber === this.#asNumber(this.#node);
-    return isHere && isOurAs ? ipVersion(address) : undefined;
+    // If no listen port is configured, any port is accepted: this node can still connect to the other one.
+    const isOwnPort = port === undefined || ownPort === undefined || port === ownPort;
+    const isOwnAs = peer.asNumber === undefined || peer.asNumber === this.#asNumber(this.#node);
+    return isOwnPort && isOwnAs ? ipVersion(address) : undefined;
   }
 
-  /** Everyone with everyone, but for reflectors, which are peered with by name. */
+  /** The full mesh of all nodes, without route reflectors, which need a BGPPeer. */
   *mesh(): Generator<Session> {
     const configuration = this.#state.configurations.get("default");
     if (configuration?.meshEnabled === false || this.#node.clusterId !== undefined) return;
@@ -217,13 +218,13 @@ class SessionFinder {
         if (address === own || seen.has(address)) {
           this.#problems.push({
             object: `Node(${other.name})`,
-            problem: `${address} is another node's address too: left out of the mesh`,
+            problem: `${address} is also the address of another node: left out of the mesh`,
           });
           continue;
         }
         seen.add(address);
         yield {
-          ...PLAIN,
+          ...DEFAULTS,
           kind: "mesh",
           address,
           port: this.#listenPort(other),
@@ -267,11 +268,11 @@ class SessionFinder {
 export const asNumberOf = (state: BgpState, node: Node): number =>
   node.asNumber ?? state.configurations.get("default")?.asNumber ?? DEFAULT_AS;
 
-/** A node's own setting, else the common one; undefined = nobody said. */
+/** The node's setting, else the default one; undefined if neither is set. */
 export const listenPortOf = (state: BgpState, node: string): number | undefined =>
   state.configurations.get(`node.${node}`)?.listenPort ?? state.configurations.get("default")?.listenPort;
 
-const PLAIN = {
+const DEFAULTS = {
   port: undefined,
   localAs: undefined,
   clusterId: undefined,
@@ -288,10 +289,10 @@ const PLAIN = {
   numAllowedLocalAs: undefined,
 } as const;
 
-/** What holds for a BGPPeer's sessions in both directions. */
+/** Settings of a BGPPeer that apply to both directions. */
 function fromPeer(peer: BgpPeer) {
   return {
-    ...PLAIN,
+    ...DEFAULTS,
     useNodeAddress: peer.sourceAddress === "UseNodeIP",
     password: peer.password,
     restartSeconds: peer.restartSeconds,

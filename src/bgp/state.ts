@@ -1,5 +1,5 @@
-// What BGP follows from, read once and typed: nodes, configurations, peers, filters, pools and this host's blocks. One
-// object that makes no sense is reported and left out; the rest stands.
+// Parses the resources from which BGP is planned: nodes, configurations, peers and filters. An invalid object is reported and
+// left out; the others are used.
 import type { Cidr } from "../lib/ip/ip.ts";
 import {
   affects,
@@ -28,22 +28,22 @@ export interface Problem {
   readonly problem: string;
 }
 
-/** Everything, as of one moment. Names are in alphabetical order. */
+/** A snapshot of all inputs from the datastore. Nodes, peers and filters are sorted by name. */
 export interface BgpState {
   readonly nodes: ReadonlyMap<string, Node>;
   /** `default` and `node.<name>`. */
   readonly configurations: ReadonlyMap<string, BgpConfiguration>;
   readonly peers: ReadonlyMap<string, BgpPeer>;
   readonly filters: ReadonlyMap<string, BgpFilter>;
-  /** Names of filters that cannot be read. A session that needs one of them must not come up without it. */
+  /** Names of filters that cannot be read. A session that uses one of them is left out. */
   readonly unreadableFilters: ReadonlySet<string>;
   readonly pools: readonly Pool[];
-  /** Blocks with an affinity for the host in question. */
+  /** Blocks with an affinity for the planned node. */
   readonly blocks: readonly Block[];
   readonly problems: readonly Problem[];
 }
 
-/** Without these fields, a node's sessions would differ from what was meant. */
+/** A node is left out if one of these is invalid, because its sessions would be wrong. */
 const SESSION_FIELDS = ["spec.bgp.asNumber", "spec.bgp.ipv4Address", "spec.bgp.ipv6Address"];
 const CLUSTER_ID = "spec.bgp.routeReflectorClusterID";
 
@@ -57,7 +57,7 @@ export function parseNode(resource: Resource, report: (problem: string) => void)
 
 const MESH_FIELDS = ["spec.nodeToNodeMeshEnabled", "spec.nodeMeshPassword"];
 
-/** Field by field: without its other settings, a node would have other sessions than were meant. */
+/** Leaves out only invalid fields. If a field of the mesh is invalid, the mesh is disabled. */
 export function parseConfiguration(resource: Resource, report: (problem: string) => void): BgpConfiguration {
   return readBgpConfiguration(resource, (error) => {
     if (error.path === "spec") throw error;
@@ -67,7 +67,7 @@ export function parseConfiguration(resource: Resource, report: (problem: string)
 
 export const parsePeer = (resource: Resource): BgpPeer => readBgpPeer(resource, rejectUnreadable);
 
-/** Reads one object; what it cannot read is a problem. */
+/** Parses one object; reports an invalid one and returns undefined. */
 export function parseOrReport<T>(
   resource: Resource,
   parse: (resource: Resource, report: (problem: string) => void) => T,

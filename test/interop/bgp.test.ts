@@ -143,7 +143,7 @@ for (const tor of tors) {
     await put("right");
     const passwords = {
       get: ({ key }: { readonly key: string }) => (key === "right" ? "s3cret" : "other"),
-      follow: async () => {},
+      watch: async () => {},
     };
     await net.addNode("n1", 1, { passwords });
     await pollUntil(() => net.established("n1", 4), isThere, 60_000);

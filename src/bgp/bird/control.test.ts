@@ -3,7 +3,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { BirdControl, BirdRefused, BirdUnreachable, connectBird } from "./control.ts";
+import { BirdControl, BirdRejected, BirdUnreachable, connectBird } from "./control.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "calico-bird-"));
 const servers: Server[] = [];
@@ -13,7 +13,7 @@ afterEach(() => {
   rmSync(join(folder, "ctl"), { force: true });
 });
 
-/** Greets, then answers each line with what `answer` says; undefined = silence. */
+/** Sends a greeting, then for each line the result of `answer`; sends nothing if that is undefined. */
 function listen(answer: (command: string) => string | undefined, hello = "0001 BIRD 2.0.12 ready.\n"): Promise<string> {
   const path = join(folder, "ctl");
   return new Promise((resolve) => {
@@ -22,7 +22,7 @@ function listen(answer: (command: string) => string | undefined, hello = "0001 B
       socket.write(hello);
       socket.on("data", (data) => {
         const text = answer(data.toString().trim());
-        // In pieces, as it may come.
+        // in pieces, like a real socket
         for (const piece of text?.match(/[\s\S]{1,7}/g) ?? []) socket.write(piece);
       });
     });
@@ -32,45 +32,45 @@ function listen(answer: (command: string) => string | undefined, hello = "0001 B
 }
 
 describe("NB-140 BIRD's control socket", () => {
-  test("answers come line by line with their codes", async () => {
+  test("replies are parsed into lines with codes", async () => {
     using control = await BirdControl.connect(await listen((command) => `1002-${command}\n more\n1003-\n0000 end\n`));
-    expect(await control.ask("show x")).toEqual([
+    expect(await control.request("show x")).toEqual([
       { code: 1002, text: "show x" },
       { code: 1002, text: "more" },
       { code: 1003, text: "" },
       { code: 0, text: "end" },
     ]);
     const both = await Promise.all(
-      [control.ask("a"), control.ask("b")].map((answer) => answer.then(([first]) => first?.text)),
+      [control.request("a"), control.request("b")].map((answer) => answer.then(([first]) => first?.text)),
     );
     expect(both[0]).toContain("a");
   });
 
-  test("a refusal says what and why", async () => {
+  test("a rejection has the command and the reason", async () => {
     using control = await BirdControl.connect(await listen(() => "9001 syntax error\n"));
-    const failure = await control.ask("nonsense").catch((error: unknown) => error);
-    expect(failure).toBeInstanceOf(BirdRefused);
-    expect((failure as Error).message).toBe('BIRD refused "nonsense": syntax error');
+    const failure = await control.request("nonsense").catch((error: unknown) => error);
+    expect(failure).toBeInstanceOf(BirdRejected);
+    expect((failure as Error).message).toBe('BIRD rejected "nonsense": syntax error');
   });
 
-  test("silence, strangers and absence are BirdUnreachable", async () => {
+  test("no reply, another server and a missing socket are BirdUnreachable", async () => {
     using silent = await BirdControl.connect(await listen(() => undefined), 500);
-    await expect(silent.ask("x")).rejects.toThrow("nothing within 500 ms");
+    await expect(silent.request("x")).rejects.toThrow("no reply within 500 ms");
     await expect(BirdControl.connect(join(folder, "nowhere"))).rejects.toBeInstanceOf(BirdUnreachable);
   });
-  test("a stranger on the socket", async () => {
-    await expect(BirdControl.connect(await listen(() => "", "220 smtp\n"))).rejects.toThrow("which is no answer");
+  test("another server on the socket", async () => {
+    await expect(BirdControl.connect(await listen(() => "", "220 smtp\n"))).rejects.toThrow("invalid reply");
   });
 
-  test("the second place is tried when the first is not there", async () => {
+  test("the second socket is tried if the first does not exist", async () => {
     const path = await listen(() => "0000 fine\n");
     using control = await connectBird([join(folder, "nowhere"), path]);
-    expect(await control.ask("x")).toEqual([{ code: 0, text: "fine" }]);
+    expect(await control.request("x")).toEqual([{ code: 0, text: "fine" }]);
     await expect(connectBird([join(folder, "a"), join(folder, "b")])).rejects.toBeInstanceOf(BirdUnreachable);
   });
 
-  test("a command is one line", async () => {
+  test("a command must be one line", async () => {
     using control = await BirdControl.connect(await listen(() => "0000 \n"));
-    await expect(control.ask("show x\nconfigure")).rejects.toBeInstanceOf(TypeError);
+    await expect(control.request("show x\nconfigure")).rejects.toBeInstanceOf(TypeError);
   });
 });

@@ -1,5 +1,6 @@
-// BIRD's control socket: one question at a time, answered in lines that begin with a code of four digits. A blank after
-// the code ends the answer, a dash says that more follows, a line that begins with a blank has the code before it.
+// Sends commands to BIRD's control socket, one at a time. Reply lines start with a four-digit code: a space after the code
+// marks the last line, a dash means that more lines follow, and a line that starts with a space has the code of the line
+// before it.
 // https://bird.network.cz/?get_doc&v=20&f=prog-2.html#ss2.9
 import { connect, type Socket } from "node:net";
 import type { IpVersion } from "../../lib/ip/ip.ts";
@@ -16,39 +17,39 @@ export class BirdUnreachable extends Error {
     reason: string,
     options?: ErrorOptions,
   ) {
-    super(`BIRD does not answer on ${socket}: ${reason}`, options);
+    super(`BIRD does not respond on ${socket}: ${reason}`, options);
   }
 
-  /** Nobody listens there: BIRD does not run, rather than being busy. */
+  /** True if nothing listens on the socket: BIRD does not run. Otherwise it may be busy. */
   get isAbsent(): boolean {
     const code = (this.cause as { readonly code?: string } | undefined)?.code;
     return code === "ENOENT" || code === "ECONNREFUSED";
   }
 }
 
-/** BIRD understood and said no: a command it does not know, a configuration it does not take. */
-export class BirdRefused extends Error {
-  override readonly name = "BirdRefused";
+/** BIRD rejected a command: it is unknown, or the configuration is invalid. */
+export class BirdRejected extends Error {
+  override readonly name = "BirdRejected";
   constructor(
     readonly command: string,
     readonly code: number,
     readonly reason: string,
   ) {
-    super(`BIRD refused ${JSON.stringify(command)}: ${reason}`);
+    super(`BIRD rejected ${JSON.stringify(command)}: ${reason}`);
   }
 }
 
-/** Where BIRD listens, by family: our place first, then that of the distribution. */
+/** Control sockets by family: that of calico-node first, then that of the distribution. */
 export const BIRD_SOCKETS: Readonly<Record<IpVersion, readonly string[]>> = {
   4: ["/var/run/calico/bird.ctl", "/var/run/bird/bird.ctl"],
   6: ["/var/run/calico/bird6.ctl", "/var/run/bird/bird6.ctl"],
 };
 
 const TIMEOUT_MS = 2000;
-const HELLO = 1;
+const GREETING = 1;
 const FIRST_ERROR = 8000;
 
-/** The first socket that answers. */
+/** Connects to the first socket on which BIRD responds. */
 export async function connectBird(paths: readonly string[], timeoutMs = TIMEOUT_MS): Promise<BirdControl> {
   let failure: unknown;
   for (const path of paths) {
@@ -58,12 +59,12 @@ export async function connectBird(paths: readonly string[], timeoutMs = TIMEOUT_
       failure ??= error;
     }
   }
-  throw failure ?? new BirdUnreachable(paths.join(", "), "no socket to try");
+  throw failure ?? new BirdUnreachable(paths.join(", "), "no socket configured");
 }
 
 /**
  * @param lastCode the code of the line before
- * @returns undefined if BIRD sends no such line
+ * @returns undefined if the line is not in BIRD's format
  */
 export function parseReplyLine(line: string, lastCode: number): (ReplyLine & { readonly isLast: boolean }) | undefined {
   const [, code, more, text] = /^(\d{4})([ -])(.*)$/.exec(line) ?? [];
@@ -72,7 +73,7 @@ export function parseReplyLine(line: string, lastCode: number): (ReplyLine & { r
   return { code: lastCode, text: line.slice(1), isLast: false };
 }
 
-interface Question {
+interface PendingRequest {
   readonly command: string;
   readonly lines: ReplyLine[];
   readonly resolve: (lines: readonly ReplyLine[]) => void;
@@ -83,7 +84,7 @@ export class BirdControl implements Disposable {
   readonly #path: string;
   readonly #socket: Socket;
   readonly #timeoutMs: number;
-  readonly #questions: Question[] = [];
+  readonly #pending: PendingRequest[] = [];
   #rest = "";
   #code = 0;
   #timer: Timer | undefined;
@@ -91,8 +92,8 @@ export class BirdControl implements Disposable {
 
   static async connect(path: string, timeoutMs = TIMEOUT_MS): Promise<BirdControl> {
     const control = new BirdControl(path, connect(path), timeoutMs);
-    const [hello] = await control.#expect("");
-    if (hello?.code !== HELLO) throw control.#fail(new BirdUnreachable(path, "it is not BIRD that answers"));
+    const [greeting] = await control.#expect("");
+    if (greeting?.code !== GREETING) throw control.#fail(new BirdUnreachable(path, "the server is not BIRD"));
     return control;
   }
 
@@ -106,63 +107,63 @@ export class BirdControl implements Disposable {
     socket.on("close", () => this.#fail(new BirdUnreachable(path, "the connection was closed")));
   }
 
-  /** @throws BirdRefused, BirdUnreachable */
-  async ask(command: string): Promise<readonly ReplyLine[]> {
-    if (/[\n\r\0]/.test(command)) throw new TypeError("a command is one line");
+  /** @throws BirdRejected, BirdUnreachable */
+  async request(command: string): Promise<readonly ReplyLine[]> {
+    if (/[\n\r\0]/.test(command)) throw new TypeError("a command must be one line");
     if (this.#failure !== undefined) throw this.#failure;
     const lines = await this.#expect(command);
     const last = lines.at(-1);
-    if (last !== undefined && last.code >= FIRST_ERROR) throw new BirdRefused(command, last.code, last.text);
+    if (last !== undefined && last.code >= FIRST_ERROR) throw new BirdRejected(command, last.code, last.text);
     return lines;
   }
 
   [Symbol.dispose](): void {
-    this.#fail(new BirdUnreachable(this.#path, "we hung up"));
+    this.#fail(new BirdUnreachable(this.#path, "the client closed the connection"));
   }
 
   #expect(command: string): Promise<readonly ReplyLine[]> {
     return new Promise((resolve, reject) => {
-      this.#questions.push({ command, lines: [], resolve, reject });
-      if (this.#questions.length === 1) this.#send();
-      this.#watch();
+      this.#pending.push({ command, lines: [], resolve, reject });
+      if (this.#pending.length === 1) this.#send();
+      this.#restartTimeout();
     });
   }
 
   #read(chunk: string): void {
     const lines = (this.#rest + chunk).split("\n");
     this.#rest = lines.pop() ?? "";
-    for (const line of lines) this.#take(line);
-    this.#watch();
+    for (const line of lines) this.#readLine(line);
+    this.#restartTimeout();
   }
 
-  #take(line: string): void {
-    const question = this.#questions[0];
-    if (question === undefined) return;
+  #readLine(line: string): void {
+    const request = this.#pending[0];
+    if (request === undefined) return;
     const parsed = parseReplyLine(line, this.#code);
     if (parsed === undefined) {
-      this.#fail(new BirdUnreachable(this.#path, `it said ${JSON.stringify(line.slice(0, 80))}, which is no answer`));
+      this.#fail(new BirdUnreachable(this.#path, `invalid reply ${JSON.stringify(line.slice(0, 80))}`));
       return;
     }
     this.#code = parsed.code;
-    question.lines.push({ code: parsed.code, text: parsed.text });
+    request.lines.push({ code: parsed.code, text: parsed.text });
     if (!parsed.isLast) return;
-    this.#questions.shift();
-    question.resolve(question.lines);
+    this.#pending.shift();
+    request.resolve(request.lines);
     this.#send();
   }
 
-  /** The next question; the greeting comes unasked. */
+  /** Sends the next command. BIRD sends its greeting without one. */
   #send(): void {
-    const question = this.#questions[0];
-    if (question !== undefined && question.command !== "") this.#socket.write(`${question.command}\n`);
+    const request = this.#pending[0];
+    if (request !== undefined && request.command !== "") this.#socket.write(`${request.command}\n`);
   }
 
-  /** Each line must come in time. */
-  #watch(): void {
+  /** Restarts the timeout, which applies to each chunk of a reply. */
+  #restartTimeout(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
-    if (this.#questions.length === 0 || this.#failure !== undefined) return;
-    const reason = `nothing within ${this.#timeoutMs} ms`;
+    if (this.#pending.length === 0 || this.#failure !== undefined) return;
+    const reason = `no reply within ${this.#timeoutMs} ms`;
     this.#timer = setTimeout(() => this.#fail(new BirdUnreachable(this.#path, reason)), this.#timeoutMs);
   }
 
@@ -171,7 +172,7 @@ export class BirdControl implements Disposable {
     this.#failure = error;
     clearTimeout(this.#timer);
     this.#socket.destroy();
-    for (const question of this.#questions.splice(0)) question.reject(error);
+    for (const request of this.#pending.splice(0)) request.reject(error);
     return error;
   }
 }

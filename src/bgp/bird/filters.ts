@@ -1,4 +1,4 @@
-// BGPFilters, communities, aggregation and the two route policies as BIRD's functions and filters.
+// Renders BGPFilters, communities, aggregation and the two route policies as BIRD functions and filters.
 import { type Cidr, type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
 import { unreachable } from "../../lib/unreachable.ts";
 import { MAX_LOCAL_PREFERENCE } from "../local-preference.ts";
@@ -19,9 +19,9 @@ export function communitiesFunction(plan: BgpPlan, family: IpVersion): Lines {
 }
 
 /**
- * Announces whole blocks; what lies inside stays here, but for addresses that are just moving in: theirs is the better
- * metric. A pod's first route is the CNI plugin's and has none (0) until Felix' takes its place: were it taken for better,
- * every pod that starts would be told to every peer and taken back.
+ * Announces whole blocks. Routes inside a block are not announced, except those of addresses that are migrating to this
+ * node, which have a lower metric. The first route of a pod, by the CNI plugin, has metric 0 until Felix replaces it: if 0
+ * counted as lower, the address of each new pod would be announced to all peers and withdrawn again.
  */
 export function aggregationFunction(plan: BgpPlan, family: IpVersion): Lines {
   const entries = plan.aggregation.filter((entry) => ipVersion(entry.block) === family);
@@ -37,7 +37,7 @@ export function aggregationFunction(plan: BgpPlan, family: IpVersion): Lines {
   );
 }
 
-/** The line that has a block told. */
+/** The line that announces a block. */
 export const announcement = (block: Cidr): string => `if (net = ${block}) then accept;`;
 
 export function exportFunction(plan: BgpPlan, family: IpVersion): Lines {
@@ -46,7 +46,7 @@ export function exportFunction(plan: BgpPlan, family: IpVersion): Lines {
 
 export function kernelFilter(plan: BgpPlan, family: IpVersion): Lines {
   return block("filter calico_kernel_programming", [
-    // BIRD 2 would write the kernel's own connected routes back to it, without end.
+    // BIRD 2 would write the kernel's connected routes back to the kernel repeatedly.
     "if (source = RTS_DEVICE) then reject;",
     ...plan.kernelExport[family].flatMap(stepLines),
   ]);
@@ -89,7 +89,7 @@ function ruleLines(rule: FilterRule): Lines {
     : block(`if (${conditions.map((each) => `(${each})`).join(" && ")}) then`, body);
 }
 
-/** All must hold. */
+/** All conditions must be true. */
 function conditionsOf(rule: FilterRule): readonly string[] {
   const conditions: string[] = [];
   if (rule.peerType !== undefined) conditions.push(rule.peerType === "iBGP" ? "same_as" : "!same_as");

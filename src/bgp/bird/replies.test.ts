@@ -4,7 +4,7 @@ import { sessionCause } from "../session-cause.ts";
 import type { ReplyLine } from "./control.ts";
 import { type BirdSession, bgpSessions, parseProtocols, parseRoutes, parseStatus } from "./replies.ts";
 
-/** As it comes over the socket. */
+/** Parses text in the format of the control socket. */
 function reply(text: string): readonly ReplyLine[] {
   let code = 0;
   return text
@@ -43,8 +43,8 @@ const protocols = `
 0000 
 `;
 
-describe("NB-142 BIRD 2's answers", () => {
-  test("protocols, their sessions and details", () => {
+describe("NB-142 BIRD 2's replies", () => {
+  test("protocols with sessions and details", () => {
     const parsed = parseProtocols(reply(protocols));
     expect(parsed.map(({ name, proto, state, since }) => [name, proto, state, since])).toEqual([
       ["static1", "Static", "up", "23:44:53.360"],
@@ -67,7 +67,7 @@ describe("NB-142 BIRD 2's answers", () => {
         imported: 7,
         exported: 3,
         updatesReceived: 9,
-        isAwaited: false,
+        isRecoveryPending: false,
       },
       {
         name: "Global_fd00__1_port_1179",
@@ -84,12 +84,12 @@ describe("NB-142 BIRD 2's answers", () => {
         imported: 0,
         exported: 0,
         updatesReceived: 0,
-        isAwaited: false,
+        isRecoveryPending: false,
       },
     ]);
   });
 
-  test("the older form without details", () => {
+  test("`show protocols` without details", () => {
     const [session] = bgpSessions(
       parseProtocols(
         reply(
@@ -100,7 +100,7 @@ describe("NB-142 BIRD 2's answers", () => {
     expect(session).toMatchObject({ kind: "node", neighbor: "10.0.0.1", since: "2016-11-21", bgpState: "Established" });
   });
 
-  test("status, with and without a graceful restart going on", () => {
+  test("status, with and without a graceful restart in progress", () => {
     const status = `
 1000-BIRD 2.0.12
 1011-Router ID is 10.77.0.1
@@ -126,7 +126,7 @@ describe("NB-142 BIRD 2's answers", () => {
     });
   });
 
-  test("routes, several ways, and those that lead nowhere", () => {
+  test("routes with several next hops, and blackhole routes", () => {
     const routes = `
 1007-Table master4:
  10.77.0.0/24         unicast [direct1 23:44:53.468] * (240)
@@ -182,41 +182,45 @@ describe("why a session is down", () => {
     imported: 0,
     exported: 0,
     updatesReceived: 0,
-    isAwaited: false,
+    isRecoveryPending: false,
   });
   const cases = [
-    ["Active", "Socket: Connection refused", "nobody listens"],
+    ["Active", "Socket: Connection refused", "nothing listens"],
     ["Connect", "Socket: No route to host", "no route"],
-    ["Active", "Received: Bad peer AS", "we are 64513 and expect 64512"],
-    ["Idle", "Error: Hold timer expired", "fell silent"],
-    ["Active", "Socket: Cannot assign requested address", "none of this host's interfaces"],
-    ["Passive", undefined, "wait for the other side"],
-    ["Active", undefined, "no connection yet"],
-    ["Down", "No listening socket", "another program has BGP's port"],
+    ["Active", "Received: Bad peer AS", "this node has 64513 and expects 64512"],
+    ["Idle", "Error: Hold timer expired", "stopped responding"],
+    ["Active", "Socket: Cannot assign requested address", "no interface of this host"],
+    ["Passive", undefined, "waiting for the peer"],
+    ["Active", undefined, "not connected yet"],
+    ["Down", "No listening socket", "another program uses the BGP port"],
   ] as const;
   for (const [state, error, want] of cases)
     test(`${state} ${error ?? ""}`, () => expect(sessionCause(session(state, error))).toContain(want));
-  test("what was heard before a mere consequence counts, and the host's own knowledge", () => {
+  test("the logged error, addresses, routes and TCP signatures explain more than BIRD's last error", () => {
     const closed = session("Active", "Socket: Connection closed");
-    expect(sessionCause(closed)).toContain("hung up");
-    expect(sessionCause(closed, { heard: "Bad peer AS: 65101" })).toContain("we expect 64512 and it is 65101");
-    // What the other side sends names the number it saw, which is ours.
-    for (const said of [session("Idle", "Received: Bad peer AS: 64512"), closed])
-      expect(sessionCause(said, { heard: "Received: Bad peer AS: 64512" })).toContain("the other side does not agree");
-    expect(sessionCause(closed, { source: { address: "10.0.0.9", isHere: false } })).toContain("carries 10.0.0.9");
-    expect(sessionCause(session("Active", "Socket: No route to host"), { hasRoute: true })).toContain("on the wire");
+    expect(sessionCause(closed)).toContain("closed the connection");
+    expect(sessionCause(closed, { loggedError: "Bad peer AS: 65101" })).toContain(
+      "expects 64512, but the peer has 65101",
+    );
+    // The number in an error that the peer sent is that of this node.
+    for (const each of [session("Idle", "Received: Bad peer AS: 64512"), closed])
+      expect(sessionCause(each, { loggedError: "Received: Bad peer AS: 64512" })).toContain("compare with the peer");
+    expect(sessionCause(closed, { source: { address: "10.0.0.9", isLocal: false } })).toContain(
+      "the Node has 10.0.0.9",
+    );
+    expect(sessionCause(session("Active", "Socket: No route to host"), { hasRoute: true })).toContain("a route exists");
     const signatures = { missing: 0, unexpected: 3, wrong: 0 };
-    expect(sessionCause(session("Connect"), { hasPassword: false, signatures })).toContain("we have none");
-    expect(sessionCause(closed, { hasPassword: false, signatures })).toContain("hung up"); // it did answer
+    expect(sessionCause(session("Connect"), { hasPassword: false, signatures })).toContain("this node has none");
+    expect(sessionCause(closed, { hasPassword: false, signatures })).toContain("closed the connection"); // the peer did respond
   });
-  test("a neighbour next door to another interface than the Node's address points at the source address", () => {
-    const source = { address: "10.78.0.12", isHere: true };
-    const nextDoor = { link: "eth0", address: "10.77.0.12" };
-    const told = sessionCause(session("Connect"), { source, hasRoute: true, nextDoor });
-    expect(told).toContain("wrong source address: we speak from the Node's 10.78.0.12");
-    expect(told).toContain("a neighbour of eth0, where this host is 10.77.0.12");
-    const same = { source, hasRoute: true, nextDoor: { link: "eth1", address: "10.78.0.12" } };
-    expect(sessionCause(session("Connect"), same)).toContain("no connection yet");
+  test("a peer directly connected to an interface without the Node's address indicates a wrong source address", () => {
+    const source = { address: "10.78.0.12", isLocal: true };
+    const connectedLink = { link: "eth0", address: "10.77.0.12" };
+    const cause = sessionCause(session("Connect"), { source, hasRoute: true, connectedLink });
+    expect(cause).toContain("wrong source address: sessions use the Node's address 10.78.0.12");
+    expect(cause).toContain("directly connected to eth0, where this host has 10.77.0.12");
+    const same = { source, hasRoute: true, connectedLink: { link: "eth1", address: "10.78.0.12" } };
+    expect(sessionCause(session("Connect"), same)).toContain("not connected yet");
   });
-  test("nothing to explain when it is up", () => expect(sessionCause(session("Established"))).toBeUndefined());
+  test("an established session has no cause", () => expect(sessionCause(session("Established"))).toBeUndefined());
 });

@@ -1,4 +1,4 @@
-// What BIRD answers, as data: its protocols with their BGP sessions, its own state, its routes.
+// Parses BIRD's replies: protocols with their BGP sessions, BIRD's status, and routes.
 import { type IpAddress, tryParseAddress } from "../../lib/ip/ip.ts";
 import type { ReplyLine } from "./control.ts";
 
@@ -20,7 +20,7 @@ export interface BirdProtocol {
   /** `up`, `start`, `down`, `stop`, … */
   readonly state: string;
   readonly since: string;
-  /** What stands in the last column: for BGP its state and the last error. */
+  /** The last column; for BGP, the state and the last error. */
   readonly info: string;
   /** Labelled lines, such as `Neighbor address`. */
   readonly details: ReadonlyMap<string, string>;
@@ -52,11 +52,11 @@ export interface BirdSession {
   readonly imported: number;
   readonly exported: number;
   readonly updatesReceived: number;
-  /** After a restart, until it has told its routes again: BIRD leaves the kernel's as they are meanwhile. */
-  readonly isAwaited: boolean;
+  /** True after a restart until the peer has sent its routes again. Until then, BIRD keeps the kernel's routes unchanged. */
+  readonly isRecoveryPending: boolean;
 }
 
-/** From `show protocols` or `show protocols all`. Lines of other sorts are passed over. */
+/** Parses the reply to `show protocols` or `show protocols all`. Other lines are ignored. */
 export function parseProtocols(lines: readonly ReplyLine[]): readonly BirdProtocol[] {
   const protocols: (BirdProtocol & { readonly details: Map<string, string> })[] = [];
   for (const { code, text } of lines) {
@@ -73,7 +73,7 @@ export function parseProtocols(lines: readonly ReplyLine[]): readonly BirdProtoc
   return protocols;
 }
 
-/** Six columns; the time may hold a blank between date and time, and the last may be empty. */
+/** Parses six columns. The time may contain a space, and the last column may be empty. */
 function parseRow(text: string) {
   const [, name, proto, table, state, since, info] =
     /^(\S+)\s+(\S+)\s+(\S+)\s+(\S+)\s+(\d{4}-\d{2}-\d{2}(?: \d{2}:\d{2}:\d{2}(?:\.\d+)?)?|\S+)\s*(.*)$/.exec(text) ??
@@ -85,7 +85,7 @@ function parseRow(text: string) {
 
 const KINDS = { Mesh_: "mesh", Global_: "global", Node_: "node", Local_Workload_: "localWorkload" } as const;
 
-/** The BGP sessions among protocols. Where BIRD tells the neighbour's address it is taken, else read from the name. */
+/** Returns the BGP sessions. If BIRD does not report the peer's address, it is parsed from the protocol name. */
 export function bgpSessions(protocols: readonly BirdProtocol[]): readonly BirdSession[] {
   return protocols
     .filter(({ proto }) => proto === "BGP")
@@ -112,12 +112,12 @@ export function bgpSessions(protocols: readonly BirdProtocol[]): readonly BirdSe
         imported: Number(imported),
         exported: Number(exported),
         updatesReceived: Number(/^\d+/.exec(details.get("Import updates") ?? "")?.[0] ?? 0),
-        isAwaited: /\bpending\b/.test(details.get("GR recovery") ?? ""),
+        isRecoveryPending: /\bpending\b/.test(details.get("GR recovery") ?? ""),
       };
     });
 }
 
-/** `10_0_0_1`, `fd00__1`, with `_port_N` behind or not. */
+/** Parses `10_0_0_1`, `fd00__1`, or either followed by `_port_N`. */
 function parsePeerName(text: string): { readonly address: IpAddress | undefined; readonly port: number | undefined } {
   const [, body = text, port] = /^(.*?)(?:_port_(\d+))?$/.exec(text) ?? [];
   const address = tryParseAddress(body.replaceAll("_", ".")) ?? tryParseAddress(body.replaceAll("_", ":"));
@@ -130,11 +130,11 @@ export interface BirdStatus {
   readonly serverTime: string;
   readonly lastReboot: string;
   readonly lastReconfiguration: string;
-  /** A graceful restart is still going on: not all routes are known yet. */
+  /** A graceful restart is in progress: not all peers have sent their routes. */
   readonly isRecovering: boolean;
 }
 
-/** From `show status`. */
+/** Parses the reply to `show status`. */
 export function parseStatus(lines: readonly ReplyLine[]): BirdStatus {
   const after = (pattern: RegExp): string => {
     for (const { text } of lines) {
@@ -155,7 +155,7 @@ export function parseStatus(lines: readonly ReplyLine[]): BirdStatus {
 
 export interface BirdRoute {
   readonly destination: string;
-  /** Chosen, and written to the kernel if that takes it. */
+  /** Selected by BIRD, and exported to the kernel if the kernel filter accepts it. */
   readonly isBest: boolean;
   readonly protocol: string;
   readonly gateway: string | undefined;
@@ -163,19 +163,19 @@ export interface BirdRoute {
   readonly interface: string | undefined;
 }
 
-/** From `show route`. A destination's further routes stand without it; each way out of one is a route of its own. */
+/** Parses the reply to `show route`. Further routes of a destination do not repeat it; each next hop is a route. */
 export function parseRoutes(lines: readonly ReplyLine[]): readonly BirdRoute[] {
   const routes: BirdRoute[] = [];
   let destination = "";
   let current: { readonly isBest: boolean; readonly protocol: string } | undefined;
   for (const { code, text } of lines) {
     if (code !== BIRD_CODE.route || text.startsWith("Table ")) continue;
-    const [, net, how, protocol, star] =
+    const [, net, type, protocol, star] =
       /^(\S*)\s+(unicast|blackhole|unreachable|prohibit)\s+\[([^\s\]]+)(?:\s[^\]]*)?\]( \*)?/.exec(text) ?? [];
-    if (how !== undefined && protocol !== undefined) {
+    if (type !== undefined && protocol !== undefined) {
       if (net !== undefined && net !== "") destination = net;
       current = { isBest: star !== undefined, protocol };
-      if (how !== "unicast") routes.push({ destination, ...current, gateway: undefined, interface: how });
+      if (type !== "unicast") routes.push({ destination, ...current, gateway: undefined, interface: type });
       continue;
     }
     if (current === undefined) continue;

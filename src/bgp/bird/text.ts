@@ -1,4 +1,5 @@
-// Writing BIRD's configuration language: indentation, and the only ways text of ours gets into it.
+// Formats text for BIRD's configuration language. Names, prefixes and comments get into the configuration only through these
+// functions, which prevent injection.
 import { type Cidr, parseCidr } from "../../lib/ip/ip.ts";
 
 /** Lines; nested lists are indented. */
@@ -15,24 +16,24 @@ export function joinLines(lines: Lines, indent = ""): string {
 /** `head {`, the body, `}`. */
 export const block = (head: string, body: Lines, end = "}"): Lines => [`${head} {`, body, end];
 
-/** A prefix in canonical text, which is the only one that BIRD gets. */
+/** Returns the canonical text of a prefix. */
 export const prefix = (text: string): Cidr => parseCidr(text);
 
-/** A set that holds the prefixes of these lengths inside one. */
+/** The set of all prefixes of these lengths inside `cidr`. */
 export const prefixSet = (cidr: Cidr, lengths: { readonly min: number; readonly max: number }): string =>
   `[ ${cidr}{${lengths.min},${lengths.max}} ]`;
 
 /** `64512:100` → `(64512, 100)`. */
 export const community = (text: string): string => `(${text.split(":").join(", ")})`;
 
-/** Which attribute a community of that shape is in. */
+/** The attribute for standard (`1:2`) or large (`1:2:3`) communities. */
 export const communityAttribute = (text: string): string =>
   text.split(":").length === 2 ? "bgp_community" : "bgp_large_community";
 
-/** Names with dots and dashes stand between apostrophes. */
+/** Quotes names with dots and dashes. */
 export const symbol = (name: string): string => (/^[a-zA-Z_][a-zA-Z0-9_]*$/.test(name) ? name : `'${name}'`);
 
-/** A remark; names in it cannot end the line. */
-export const remark = (text: string): string => `# ${text.replaceAll(/[^\x20-\x7e]/g, "?")}`;
+/** A comment line. Replaces control characters, so that names in it cannot end the line. */
+export const comment = (text: string): string => `# ${text.replaceAll(/[^\x20-\x7e]/g, "?")}`;
 
 export const anyOf = (conditions: readonly string[]): string => conditions.join(" || ");

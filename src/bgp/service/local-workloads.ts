@@ -1,5 +1,5 @@
-// Workloads of this node that speak BGP: Felix names their BGPPeer in the endpoint's status file. Read again when the
-// folder changes, and from time to time, for what the kernel did not tell.
+// Finds the workloads of this node that have BGP sessions: Felix writes their BGPPeer to the endpoint status files. The files
+// are read again when the folder changes, and periodically, in case inotify missed a change.
 import { type FSWatcher, readdirSync, readFileSync, watch } from "node:fs";
 import { join } from "node:path";
 import { tryParseNetwork } from "../../lib/ip/ip.ts";
@@ -9,8 +9,8 @@ import { isValueError } from "../../model/index.ts";
 import type { LocalWorkload } from "../sessions.ts";
 
 const POLL_MS = 30_000;
-/** Several files change at once. */
-const SETTLE_MS = 100;
+/** Combines several changes into one read. */
+const READ_DELAY_MS = 100;
 
 export class LocalWorkloads {
   readonly #folder: string;
@@ -30,19 +30,19 @@ export class LocalWorkloads {
 
   async run(signal: AbortSignal): Promise<void> {
     let watcher: FSWatcher | undefined;
-    let settle: Timer | undefined;
-    const look = () => {
+    let readTimer: Timer | undefined;
+    const watchAndRead = () => {
       watcher ??= this.#watch(() => {
-        clearTimeout(settle);
-        settle = setTimeout(() => this.#read(), SETTLE_MS);
+        clearTimeout(readTimer);
+        readTimer = setTimeout(() => this.#read(), READ_DELAY_MS);
       });
       this.#read();
     };
-    const poll = setInterval(look, POLL_MS);
-    look();
+    const poll = setInterval(watchAndRead, POLL_MS);
+    watchAndRead();
     await aborted(signal);
     clearInterval(poll);
-    clearTimeout(settle);
+    clearTimeout(readTimer);
     watcher?.close();
   }
 
@@ -50,7 +50,7 @@ export class LocalWorkloads {
     try {
       return watch(this.#folder, onEvent).on("error", () => {});
     } catch {
-      return undefined; // not there yet: polled
+      return undefined; // does not exist yet; polled
     }
   }
 
@@ -64,7 +64,7 @@ export class LocalWorkloads {
   }
 }
 
-/** A file that cannot be read, or is just being written, names nobody. */
+/** Ignores files that cannot be read or parsed; they may be incomplete. */
 function readFolder(folder: string): readonly LocalWorkload[] {
   let names: readonly string[];
   try {

@@ -3,11 +3,11 @@ import type { KubeApi } from "../../datastore/index.ts";
 import { silentLogger } from "../../lib/log/log.ts";
 import { KubernetesSecrets } from "./secrets.ts";
 
-test("a secret's name and key are taken as they are, whatever they spell", async () => {
-  const asked: unknown[] = [];
+test("names and keys such as __proto__ are looked up literally", async () => {
+  const requests: unknown[] = [];
   const api = {
     list: async (path: string, { query }: { query: unknown }) => {
-      asked.push([path, query]);
+      requests.push([path, query]);
       return {
         items: [{ metadata: { name: "s" }, data: { k: btoa("pw"), odd: 5 } }],
         metadata: { resourceVersion: "1" },
@@ -27,8 +27,8 @@ test("a secret's name and key are taken as they are, whatever they spell", async
     signal: stop.signal,
   });
   const name = "s,metadata.namespace=kube-system";
-  await secrets.follow([{ name, key: "k" }]);
-  expect(asked).toEqual([
+  await secrets.watch([{ name, key: "k" }]);
+  expect(requests).toEqual([
     ["/api/v1/namespaces/a%2Fb/secrets", { fieldSelector: "metadata.name=s\\,metadata.namespace\\=kube-system" }],
   ]);
   expect(secrets.get({ name, key: "k" })).toBe("pw");

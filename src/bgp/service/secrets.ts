@@ -1,19 +1,19 @@
-// Passwords of sessions, from Kubernetes' Secrets of one namespace. Only secrets that some session names are followed.
+// Watches the Kubernetes Secrets that contain session passwords, in one namespace. Only Secrets in use are watched.
 import { Informer, type KubeApi, type KubeObject } from "../../datastore/index.ts";
 import type { Logger } from "../../lib/log/log.ts";
 import type { SecretRef } from "../../model/index.ts";
 
-/** How long a plan waits for a secret it has not seen before. */
+/** How long a plan waits for the first read of a new Secret. */
 const FIRST_READ_MS = 500;
 
 export interface PasswordSource {
-  /** Undefined when there is no such secret, or none of that key. */
+  /** Returns undefined if the Secret or the key does not exist. */
   get(ref: SecretRef): string | undefined;
-  /** From now on these are wanted, and no others. Resolves when they have been looked for. */
-  follow(refs: readonly SecretRef[]): Promise<void>;
+  /** Sets the watched Secrets. Resolves when they have been read, or after a short timeout. */
+  watch(refs: readonly SecretRef[]): Promise<void>;
 }
 
-export const noPasswords: PasswordSource = { get: () => undefined, follow: async () => {} };
+export const noPasswords: PasswordSource = { get: () => undefined, watch: async () => {} };
 
 export class KubernetesSecrets implements PasswordSource {
   readonly #api: KubeApi;
@@ -21,7 +21,7 @@ export class KubernetesSecrets implements PasswordSource {
   readonly #onChange: () => void;
   readonly #log: Logger;
   readonly #signal: AbortSignal;
-  readonly #followed = new Map<string, { readonly secrets: Informer<KubeObject>; readonly abort: AbortController }>();
+  readonly #watched = new Map<string, { readonly secrets: Informer<KubeObject>; readonly abort: AbortController }>();
 
   constructor(options: {
     readonly api: KubeApi;
@@ -38,21 +38,21 @@ export class KubernetesSecrets implements PasswordSource {
   }
 
   get({ name, key }: SecretRef): string | undefined {
-    const [secret] = this.#followed.get(name)?.secrets.values() ?? [];
+    const [secret] = this.#watched.get(name)?.secrets.values() ?? [];
     const data =
       (secret as (KubeObject & { readonly data?: Readonly<Record<string, unknown>> }) | undefined)?.data ?? {};
     const encoded = Object.hasOwn(data, key) ? data[key] : undefined;
     return typeof encoded === "string" ? Buffer.from(encoded, "base64").toString("utf8") : undefined;
   }
 
-  async follow(refs: readonly SecretRef[]): Promise<void> {
+  async watch(refs: readonly SecretRef[]): Promise<void> {
     const wanted = new Set(refs.map(({ name }) => name));
-    for (const [name, { abort }] of this.#followed) {
+    for (const [name, { abort }] of this.#watched) {
       if (wanted.has(name)) continue;
       abort.abort();
-      this.#followed.delete(name);
+      this.#watched.delete(name);
     }
-    const started = [...wanted].filter((name) => !this.#followed.has(name)).map((name) => this.#start(name));
+    const started = [...wanted].filter((name) => !this.#watched.has(name)).map((name) => this.#start(name));
     if (started.length === 0) return;
     await Promise.race([Promise.all(started), Bun.sleep(FIRST_READ_MS)]);
   }
@@ -68,7 +68,7 @@ export class KubernetesSecrets implements PasswordSource {
     });
     secrets.listen(this.#onChange);
     const abort = new AbortController();
-    this.#followed.set(name, { secrets, abort });
+    this.#watched.set(name, { secrets, abort });
     void secrets.run(AbortSignal.any([abort.signal, this.#signal]));
     return secrets.synced;
   }

@@ -8,7 +8,7 @@ import { silentLogger } from "../../lib/log/log.ts";
 import { API_VERSION, type KindName, type Resource } from "../../model/index.ts";
 import { BirdUnreachable } from "../bird/control.ts";
 import type { BgpPlan } from "../plan-types.ts";
-import { type Bird, ConfigurationFile, ConfigurationRefused } from "./install.ts";
+import { type Bird, ConfigurationFile, ConfigurationRejected } from "./configuration-file.ts";
 import { LocalWorkloads } from "./local-workloads.ts";
 import { BgpService, type BgpServiceOptions } from "./service.ts";
 
@@ -21,15 +21,15 @@ const freshFolder = (): string => {
   return folder;
 };
 
-/** A BIRD that takes what `refuses` does not name, and remembers. */
+/** A fake BIRD that rejects texts for which `checkText` returns an error, and counts reloads. */
 class FakeBird implements Bird {
   reloads = 0;
   checks = 0;
   isRunning = true;
-  refuses: (text: string) => string | undefined = () => undefined;
+  checkText: (text: string) => string | undefined = () => undefined;
   async check(file: string): Promise<string | undefined> {
     this.checks++;
-    return this.refuses(readFileSync(file, "utf8"));
+    return this.checkText(readFileSync(file, "utf8"));
   }
   async reload(): Promise<"reconfigured" | "absent"> {
     this.reloads++;
@@ -81,18 +81,18 @@ async function start(options: Partial<BgpServiceOptions> = {}) {
 }
 
 describe("the service", () => {
-  test("NB-073 NB-071 follows the datastore: files in place, BIRD told, only when something changed", async () => {
+  test("NB-073 NB-071 files are installed and BIRD is reloaded when a change in the datastore affects them", async () => {
     const { datastore, birds, abort, until, read, run, plans } = await start();
     await datastore.apply(node("n1", "10.0.0.1") as never);
     const running = run();
     await until(({ peers }) => peers.length === 0);
     expect(read("bird.cfg")).toContain("router id 10.0.0.1;");
-    expect(read("bird6.cfg")).toContain("speaks no BGP");
+    expect(read("bird6.cfg")).toContain("BGP is disabled");
     expect([birds[4].reloads, birds[6].reloads]).toEqual([1, 1]);
     await datastore.apply(node("n2", "10.0.0.2") as never);
     await until(({ peers }) => peers.length === 1);
     expect(read("bird.cfg")).toContain("neighbor 10.0.0.2 as 64512;");
-    expect([birds[4].reloads, birds[6].reloads]).toEqual([2, 1]); // nothing new for IPv6
+    expect([birds[4].reloads, birds[6].reloads]).toEqual([2, 1]); // no change for IPv6
     const before = plans.length;
     await datastore.apply(resource("Node", "n2", { bgp: { ipv4Address: "10.0.0.2/24" } }, { a: "b" }) as never);
     while (plans.length === before) await Bun.sleep(1);
@@ -101,7 +101,7 @@ describe("the service", () => {
     await running;
   });
 
-  test("a block that is claimed is told beside the addresses inside, which are withheld only then", async () => {
+  test("a new block is first announced in addition to its addresses, which are then withdrawn", async () => {
     const { datastore, birds, abort, until, read, run } = await start();
     await datastore.apply(node("n1", "10.0.0.1") as never);
     await datastore.apply(resource("IPPool", "p", { cidr: "192.168.0.0/16" }) as never);
@@ -133,7 +133,7 @@ describe("the service", () => {
     await running;
   });
 
-  test("global and node peers that overlap stay one session over ten changes of a node", async () => {
+  test("overlapping global and node peers remain one session over ten changes of a node", async () => {
     const { datastore, abort, until, run, plans, read } = await start();
     await datastore.apply(node("n1", "10.0.0.1") as never);
     await datastore.apply(resource("BGPConfiguration", "default", { nodeToNodeMeshEnabled: false }) as never);
@@ -156,7 +156,7 @@ describe("the service", () => {
     await running;
   });
 
-  test("a node that goes takes its session; who programs routes follows its setting live", async () => {
+  test("the session of a deleted node is removed; programClusterRoutes is applied without a restart", async () => {
     const { datastore, abort, until, run, read } = await start();
     for (const n of [1, 2, 3, 4]) await datastore.apply(node(`n${n}`, `10.0.0.${n}`) as never);
     const pool = { cidr: "192.168.0.0/16", ipipMode: "Never", vxlanMode: "Never" };
@@ -187,7 +187,7 @@ describe("the service", () => {
     expect(read("bird.cfg")).toContain("router id 10.0.0.1;");
   });
 
-  test("NB-076 pending affinities are not announced; pod CIDRs are, where those are the blocks", async () => {
+  test("NB-076 pending affinities are not announced; pod CIDRs are announced if they are the blocks", async () => {
     const { datastore, run, read } = await start();
     await datastore.apply(node("n1", "10.0.0.1") as never);
     for (const [cidr, state] of [
@@ -208,7 +208,7 @@ describe("the service", () => {
     expect(pods.read("bird.cfg")).toContain("route 10.244.1.0/24 blackhole;");
   });
 
-  test("its own node gone, it keeps what BIRD has, and can be stopped", async () => {
+  test("without its Node resource, the service keeps BIRD's configuration and can be stopped", async () => {
     const { datastore, abort, until, read, run } = await start();
     const { key } = node("n1", "10.0.0.1");
     await datastore.apply(node("n1", "10.0.0.1") as never);
@@ -222,10 +222,10 @@ describe("the service", () => {
     await running;
   });
 
-  test("NB-072 a failed attempt is repeated until it works", async () => {
+  test("NB-072 a failed attempt is retried until it succeeds", async () => {
     const { datastore, birds, abort, until, run, folder } = await start();
     let failures = 2;
-    birds[4].refuses = () => (failures-- > 0 ? "busy" : undefined);
+    birds[4].checkText = () => (failures-- > 0 ? "busy" : undefined);
     await datastore.apply(node("n1", "10.0.0.1") as never);
     const running = run();
     await until(() => true);
@@ -234,9 +234,9 @@ describe("the service", () => {
     await running;
   });
 
-  test("a session BIRD does not take is left out and reported, the rest is applied", async () => {
+  test("a session that BIRD rejects is left out and reported, the rest is applied", async () => {
     const { datastore, birds, run, read, plans } = await start();
-    birds[4].refuses = (text) => (text.includes("10.0.0.3") ? "bad neighbour" : undefined);
+    birds[4].checkText = (text) => (text.includes("10.0.0.3") ? "bad neighbour" : undefined);
     for (const [name, address] of [
       ["n1", "10.0.0.1"],
       ["n2", "10.0.0.2"],
@@ -247,13 +247,13 @@ describe("the service", () => {
     expect(read("bird.cfg")).toContain("neighbor 10.0.0.2");
     expect(read("bird.cfg")).not.toContain("10.0.0.3");
     expect(plans.at(-1)?.problems).toEqual([
-      { object: "node-to-node mesh, node n3", problem: "no session with 10.0.0.3: bad neighbour" },
+      { object: "node-to-node mesh, node n3", problem: "session with 10.0.0.3 left out: bad neighbour" },
     ]);
   });
 
-  test("a filter BIRD does not take goes with its sessions: nothing passes unfiltered", async () => {
+  test("a filter that BIRD rejects is left out with its sessions, so that no route passes unfiltered", async () => {
     const { datastore, birds, run, read } = await start();
-    birds[4].refuses = (text) => (text.includes("10.66.0.0/16") ? "bad filter" : undefined);
+    birds[4].checkText = (text) => (text.includes("10.66.0.0/16") ? "bad filter" : undefined);
     await datastore.apply(node("n1", "10.0.0.1") as never);
     const rule = { action: "Reject", matchOperator: "In", cidr: "10.66.0.0/16" };
     await datastore.apply(resource("BGPFilter", "f", { importV4: [rule] }) as never);
@@ -266,29 +266,29 @@ describe("the service", () => {
 });
 
 describe("NB-071 installing a file", () => {
-  test("a refused one leaves the old, and nothing beside it", async () => {
+  test("a rejected file leaves the old one, and no temporary file", async () => {
     const folder = freshFolder();
     const path = join(folder, "bird.cfg");
     const bird = new FakeBird();
     const file = new ConfigurationFile(path, bird);
     expect(await file.install("one")).toBe("reconfigured");
     expect(await file.install("one")).toBe("unchanged");
-    bird.refuses = () => "line 1: syntax error";
+    bird.checkText = () => "line 1: syntax error";
     const failure = file.install("two");
-    await expect(failure).rejects.toBeInstanceOf(ConfigurationRefused);
+    await expect(failure).rejects.toBeInstanceOf(ConfigurationRejected);
     await expect(failure).rejects.toThrow("line 1: syntax error");
     await failure.catch(() => {});
     expect(readFileSync(path, "utf8")).toBe("one");
     expect(existsSync(join(folder, ".bird.cfg.new"))).toBe(false);
     expect(bird.reloads).toBe(1);
   });
-  test("it is readable by its owner alone: passwords stand in it", async () => {
+  test("the file is readable only by its owner, because it contains passwords", async () => {
     const file = join(freshFolder(), "bird.cfg");
     writeFileSync(file, "old", { mode: 0o644 });
     await new ConfigurationFile(file, new FakeBird()).install("new");
     expect(statSync(file).mode & 0o777).toBe(0o600);
   });
-  test("without BIRD it is ready for when it starts, and BIRD is told when it is there", async () => {
+  test("without BIRD, the file is installed; BIRD is reloaded when it runs", async () => {
     const bird = new FakeBird();
     const file = new ConfigurationFile(join(freshFolder(), "bird.cfg"), bird);
     bird.isRunning = false;
@@ -298,11 +298,11 @@ describe("NB-071 installing a file", () => {
     expect(await file.install("x")).toBe("reconfigured");
     expect([file.isRead, bird.checks]).toEqual([true, 1]);
   });
-  test("a BIRD too busy to answer has not read it: it is told again", async () => {
+  test("if BIRD does not reply, the reload is retried", async () => {
     const bird = new FakeBird();
     const file = new ConfigurationFile(join(freshFolder(), "bird.cfg"), bird);
     bird.reload = async () => {
-      throw new BirdUnreachable("ctl", "nothing within 2000 ms");
+      throw new BirdUnreachable("ctl", "no reply within 2000 ms");
     };
     await expect(file.install("x")).rejects.toBeInstanceOf(BirdUnreachable);
     await file.install("x").catch(() => {});
@@ -312,7 +312,7 @@ describe("NB-071 installing a file", () => {
   });
 });
 
-test("NB-097 workloads that speak BGP are read from the endpoints' status files", async () => {
+test("NB-097 workloads with BGP sessions are read from the endpoint status files", async () => {
   const folder = freshFolder();
   const put = (name: string, content: unknown) =>
     writeFileSync(join(folder, name), typeof content === "string" ? content : JSON.stringify(content));

@@ -1,10 +1,10 @@
-// The BGP service: follows the datastore and this node, and keeps BIRD's two configurations equal to the plan.
+// Runs the BGP service: watches the datastore and this node, and keeps BIRD's two configurations equal to the plan.
 //
 //   syncer ─► collector ─┐
-//   services, secrets ───┼─► plan ─► text ─► BIRD tries it ─► file in place ─► BIRD reads it
+//   services, secrets ───┼─► plan ─► text ─► BIRD checks it ─► file installed ─► BIRD reloads it
 //   local workloads ─────┘
 //
-// Nothing is written before every source has told all it knows. A failed attempt is repeated, slower and slower.
+// Nothing is written before all sources are in sync. A failed attempt is retried with backoff.
 import { join } from "node:path";
 import {
   Informer,
@@ -24,39 +24,39 @@ import { type LocalInputs, NoSuchNode, plan } from "../plan.ts";
 import type { BgpPlan } from "../plan-types.ts";
 import { serviceAddresses } from "../service-addresses.ts";
 import type { BgpState, Problem } from "../state.ts";
-import { withNewBlocksBeside } from "./claims.ts";
-import { type Bird, ConfigurationFile, ConfigurationRefused } from "./install.ts";
+import { intermediatePlan } from "./intermediate-plan.ts";
+import { type Bird, ConfigurationFile, ConfigurationRejected } from "./configuration-file.ts";
 import { LocalWorkloads } from "./local-workloads.ts";
-import { salvage } from "./salvage.ts";
+import { excludeRejected } from "./exclude-rejected.ts";
 import { KubernetesSecrets, noPasswords, type PasswordSource } from "./secrets.ts";
 
 const BACKOFF = { firstMs: 250, maxMs: 5000 };
-/** A BIRD that did not answer is asked again: it may have started with the file as it was before. */
-const ASK_AGAIN_MS = 5000;
+/** Interval of reloads while BIRD has not confirmed one: it may have started with the previous file. */
+const RELOAD_RETRY_MS = 5000;
 const EXCLUDE_LABEL = "node.kubernetes.io/exclude-from-external-load-balancers";
 export const CONFIG_FILE: Readonly<Record<IpVersion, string>> = { 4: "bird.cfg", 6: "bird6.cfg" };
 
 export interface BgpServiceOptions {
   readonly nodeName: string;
-  /** How Kubernetes calls this node, where it is another name. */
+  /** Name of this node in Kubernetes, if it differs. */
   readonly kubernetesNodeName?: string;
   readonly syncer: Syncer;
-  /** Where `bird.cfg` and `bird6.cfg` go. */
+  /** The folder of `bird.cfg` and `bird6.cfg`. */
   readonly folder: string;
   readonly birds: Readonly<Record<IpVersion, Bird>>;
-  /** Felix' endpoint status files. */
+  /** Felix's endpoint status files. */
   readonly endpointStatusFolder: string;
-  /** For services and secrets; without it neither is known. */
+  /** Source of services and secrets; without it, there are none. */
   readonly kubernetes?: KubeApi;
-  /** In place of Kubernetes' secrets. */
+  /** Replaces Kubernetes Secrets. */
   readonly passwords?: PasswordSource;
   readonly secretNamespace?: string;
   readonly routerId?: string;
   readonly clusterIps?: readonly string[];
-  /** Addresses come from the nodes' pod CIDRs: those are the blocks. */
+  /** Uses the nodes' pod CIDRs as their blocks. */
   readonly usePodCidr?: boolean;
   readonly logger: Logger;
-  /** Told of each plan that is in force. */
+  /** Called with each plan after it has been applied. */
   readonly onPlan?: (plan: BgpPlan) => void;
 }
 
@@ -73,8 +73,8 @@ export class BgpService {
   #isReady = false;
   #isDirty = false;
   #wake: (() => void) | undefined;
-  /** What was said of problems, so that each is said once. */
-  #said = "";
+  /** The problems logged last, so that they are not repeated. */
+  #loggedProblems = "";
 
   constructor(options: BgpServiceOptions) {
     this.#options = options;
@@ -86,22 +86,22 @@ export class BgpService {
     this.#workloads = new LocalWorkloads(options.endpointStatusFolder, () => this.#touch());
   }
 
-  /** Until the signal aborts; with `once`, until the first plan is in force. */
+  /** Runs until the signal aborts; with `once`, until the first plan is applied. */
   async run(signal: AbortSignal, options: { readonly once?: boolean } = {}): Promise<void> {
     const stop = new AbortController();
     const all = AbortSignal.any([signal, stop.signal]);
     const wake = () => this.#wake?.();
     all.addEventListener("abort", wake, { once: true });
-    const sources = [this.#follow(all), this.#workloads.run(all), ...this.#followKubernetes(all)];
+    const sources = [this.#runSyncer(all), this.#workloads.run(all), ...this.#watchKubernetes(all)];
     try {
-      await this.#keepUp(all, options.once === true);
+      await this.#applyChanges(all, options.once === true);
     } finally {
       stop.abort();
       await Promise.all(sources);
     }
   }
 
-  #follow(signal: AbortSignal): Promise<void> {
+  #runSyncer(signal: AbortSignal): Promise<void> {
     return this.#options.syncer.run(
       {
         onStatus: (status) => {
@@ -112,13 +112,13 @@ export class BgpService {
           for (const update of updates) this.#collector.onUpdate(update);
           this.#touch();
         },
-        onUnreadable: (path, reason) => this.#logger.warn("A datastore entry is not used", { path, reason }),
+        onUnreadable: (path, reason) => this.#logger.warn("ignoring an unreadable datastore entry", { path, reason }),
       },
       signal,
     );
   }
 
-  #followKubernetes(signal: AbortSignal): readonly Promise<void>[] {
+  #watchKubernetes(signal: AbortSignal): readonly Promise<void>[] {
     const { kubernetes: api, secretNamespace = "kube-system" } = this.#options;
     const touch = () => this.#touch();
     if (api === undefined) {
@@ -127,7 +127,7 @@ export class BgpService {
       return [];
     }
     const log = this.#logger;
-    const follow = (path: string) => {
+    const watch = (path: string) => {
       const informer = new Informer({ api, path, keep: (object) => object, log });
       informer.listen(touch);
       return informer;
@@ -135,8 +135,8 @@ export class BgpService {
     this.#passwords =
       this.#options.passwords ??
       new KubernetesSecrets({ api, namespace: secretNamespace, onChange: touch, log, signal });
-    this.#services = follow("/api/v1/services");
-    this.#slices = follow("/apis/discovery.k8s.io/v1/endpointslices");
+    this.#services = watch("/api/v1/services");
+    this.#slices = watch("/apis/discovery.k8s.io/v1/endpointslices");
     void Promise.all([this.#services.synced, this.#slices.synced]).then(() => {
       this.#isReady = true;
       this.#touch();
@@ -149,11 +149,11 @@ export class BgpService {
     this.#wake?.();
   }
 
-  async #keepUp(signal: AbortSignal, once: boolean): Promise<void> {
+  async #applyChanges(signal: AbortSignal, once: boolean): Promise<void> {
     let failures = 0;
     while (!signal.aborted) {
       if (!this.#isDirty || this.#status !== "in-sync" || !this.#isReady) {
-        await this.#news(signal, this.#files[4].isRead && this.#files[6].isRead ? undefined : ASK_AGAIN_MS);
+        await this.#waitForChange(signal, this.#files[4].isRead && this.#files[6].isRead ? undefined : RELOAD_RETRY_MS);
         continue;
       }
       this.#isDirty = false;
@@ -163,16 +163,16 @@ export class BgpService {
         if (once) return;
       } catch (error) {
         if (error instanceof NoSuchNode)
-          this.#logger.warn("This node is not in the datastore: BIRD keeps what it has", { node: error.node });
-        else this.#logger.error("BIRD's configuration could not be brought up to date; trying again", { error });
-        this.#isDirty = !(error instanceof NoSuchNode); // when it comes back we hear of it
+          this.#logger.warn("Node resource does not exist; BIRD keeps its configuration", { node: error.node });
+        else this.#logger.error("could not update BIRD's configuration, retrying", { error });
+        this.#isDirty = !(error instanceof NoSuchNode); // a new Node resource arrives as an update
         await pause(backoffDelay(BACKOFF, failures++), signal);
       }
     }
   }
 
-  /** Waits for news. After `ms` without any, BIRD is asked again whether it is there. */
-  async #news(signal: AbortSignal, ms: number | undefined): Promise<void> {
+  /** Waits for a change; after `ms` without one, triggers another reload of BIRD. */
+  async #waitForChange(signal: AbortSignal, ms: number | undefined): Promise<void> {
     if (signal.aborted) return;
     const { promise, resolve } = Promise.withResolvers<void>();
     this.#wake = resolve;
@@ -184,18 +184,18 @@ export class BgpService {
 
   async #apply(): Promise<void> {
     const state = this.#collector.stateFor(this.#options.nodeName);
-    await this.#passwords.follow(secretsOf(state));
-    const made = plan(state, this.#options.nodeName, this.#inputs(state));
+    await this.#passwords.watch(secretsOf(state));
+    const planned = plan(state, this.#options.nodeName, this.#inputs(state));
     const inputs: RenderInputs = {
       password: (secret) => {
         const slash = secret.indexOf("/");
         return this.#passwords.get({ name: secret.slice(0, slash), key: secret.slice(slash + 1) });
       },
     };
-    const problems: Problem[] = [...made.problems];
-    for (const family of [4, 6] as const) problems.push(...(await this.#install(made, family, inputs)));
-    this.#tellProblems(problems);
-    this.#options.onPlan?.({ ...made, problems });
+    const problems: Problem[] = [...planned.problems];
+    for (const family of [4, 6] as const) problems.push(...(await this.#install(planned, family, inputs)));
+    this.#logProblems(problems);
+    this.#options.onPlan?.({ ...planned, problems });
   }
 
   #inputs(state: BgpState): LocalInputs {
@@ -223,39 +223,39 @@ export class BgpService {
     };
   }
 
-  async #install(made: BgpPlan, family: IpVersion, inputs: RenderInputs): Promise<readonly Problem[]> {
+  async #install(planned: BgpPlan, family: IpVersion, inputs: RenderInputs): Promise<readonly Problem[]> {
     const file = this.#files[family];
-    const put = async (wanted: BgpPlan) => {
+    const put = async (desired: BgpPlan) => {
       const started = performance.now();
       const wasRead = file.isRead;
-      const result = await file.install(birdConfiguration(wanted, family, inputs));
+      const result = await file.install(birdConfiguration(desired, family, inputs));
       if (result === "absent" && wasRead)
-        this.#logger.warn("BIRD does not run; its configuration waits for it", { family });
+        this.#logger.warn("BIRD does not run; it reads its configuration when it starts", { family });
       if (result !== "reconfigured") return;
-      const sessions = wanted.peers.filter((peer) => peer.family === family).length;
+      const sessions = desired.peers.filter((peer) => peer.family === family).length;
       const ms = Math.round(performance.now() - started);
-      this.#logger.info("BIRD has read its configuration", { family, sessions, ms });
+      this.#logger.info("reconfigured BIRD", { family, sessions, ms });
     };
     try {
-      const before = withNewBlocksBeside(made, family, file.text);
+      const before = intermediatePlan(planned, family, file.text);
       if (before !== undefined) await put(before);
-      await put(made);
+      await put(planned);
       return [];
     } catch (error) {
-      if (!(error instanceof ConfigurationRefused)) throw error;
-      const saved = await salvage(made, family, inputs, (text) => file.judge(text));
-      if (saved === undefined) throw error;
-      await put(saved.plan);
-      return saved.problems;
+      if (!(error instanceof ConfigurationRejected)) throw error;
+      const reduced = await excludeRejected(planned, family, inputs, (text) => file.check(text));
+      if (reduced === undefined) throw error;
+      await put(reduced.plan);
+      return reduced.problems;
     }
   }
 
-  #tellProblems(problems: readonly Problem[]): void {
+  #logProblems(problems: readonly Problem[]): void {
     const text = JSON.stringify(problems);
-    if (text === this.#said) return;
-    this.#said = text;
+    if (text === this.#loggedProblems) return;
+    this.#loggedProblems = text;
     for (const { object, problem } of problems)
-      this.#logger.warn("Not all of BGP's configuration is used", { object, problem });
+      this.#logger.warn("ignoring part of the BGP configuration", { object, problem });
   }
 }
 

@@ -1,4 +1,4 @@
-// Plans from a few words: the cluster as far as a test says, and what node n1 makes of it.
+// Computes the plan of node n1 from a short description of a cluster, for tests.
 import { expect } from "bun:test";
 import { API_VERSION, type KindName, type Labels } from "../../model/index.ts";
 import { birdConfiguration } from "../bird/configuration.ts";
@@ -21,7 +21,7 @@ export interface Given {
 export const NO_MESH = { nodeToNodeMeshEnabled: false };
 export const n = (number: number, more: object = {}) => ({ bgp: { ipv4Address: `10.0.0.${number}/24`, ...more } });
 
-/** What n1 does. */
+/** The plan of n1. */
 export function planOf(given: Given, node = "n1"): BgpPlan {
   const collector = new BgpCollector();
   const put = (kind: KindName, name: string, spec: object, labels?: Labels) =>

@@ -32,7 +32,7 @@ protocol bgp node { local as ${as}; neighbor 10.77.0.1 as 64512; ${password} con
 /** A node with the block 192.168.1.0/26. */
 async function makeNode(net: RouterNetwork, password?: string): Promise<void> {
   await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
-  const passwords = { get: () => password, follow: async () => {} };
+  const passwords = { get: () => password, watch: async () => {} };
   await net.addNode("n1", 1, { families: [4], passwords: password === undefined ? undefined : passwords });
   await pollUntil(
     () => net.routes("n1", 4),

@@ -208,12 +208,12 @@ export class RouterNetwork implements AsyncDisposable {
 
   async sessions(name: string, family: IpVersion): Promise<readonly BirdSession[]> {
     using control = await BirdControl.connect(this.socketOf(name, family));
-    return bgpSessions(parseProtocols(await control.ask("show protocols all")));
+    return bgpSessions(parseProtocols(await control.request("show protocols all")));
   }
 
   async status(name: string, family: IpVersion): Promise<BirdStatus> {
     using control = await BirdControl.connect(this.socketOf(name, family));
-    return parseStatus(await control.ask("show status"));
+    return parseStatus(await control.request("show status"));
   }
 
   /** Neighbours of established sessions. */

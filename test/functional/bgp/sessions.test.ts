@@ -169,7 +169,7 @@ protocol bgp node { local as 65100; neighbor 10.77.0.1 as 64512; ${password} con
   net.start("tor", ["bird", "-f", "-c", file, "-s", join(net.folder, "tor.ctl")]);
   const password = { secretKeyRef: { name: "bgp", key: "ours" } };
   await net.put("BGPPeer", "tor", { peerIP: "10.77.0.254", asNumber: 65100, password });
-  await net.addNode("n1", 1, { families: [4], passwords: { get: () => "ours", follow: async () => {} } });
+  await net.addNode("n1", 1, { families: [4], passwords: { get: () => "ours", watch: async () => {} } });
   const cause = async () => {
     const counters = execFileSync("ip", ["netns", "exec", net.nameOf("n1"), "cat", "/proc/net/netstat"], {
       encoding: "utf8",
@@ -180,13 +180,17 @@ protocol bgp node { local as 65100; neighbor 10.77.0.1 as 64512; ${password} con
     return sessionCause(session, { hasPassword: true, signatures: { ...signatures, wrong: signatures.wrong - seen } });
   };
   let seen = 0;
-  await pollUntil(cause, (text) => text?.startsWith("password: the two sides have different ones") ?? false, 40_000);
+  await pollUntil(
+    cause,
+    (text) => text?.startsWith("password: the two sides have different passwords") ?? false,
+    40_000,
+  );
   writeFileSync(file, router(""));
   execFileSync("birdc", ["-s", join(net.folder, "tor.ctl"), "configure"]);
   seen = Number.POSITIVE_INFINITY;
   await pollUntil(
     cause,
-    (text) => text?.startsWith("password: we have one and the other side sends none") ?? false,
+    (text) => text?.startsWith("password: this node has a password, but the peer sends none") ?? false,
     40_000,
   );
 }, 100_000);

@@ -1,5 +1,5 @@
-// BIRD's files: written beside the old ones, tried by BIRD itself, put in place in one step, and BIRD told. A file that
-// BIRD refuses never replaces one that it took.
+// Installs BIRD's configuration files: writes a temporary file, lets BIRD check it, renames it, and makes BIRD reload it. A file
+// that BIRD rejects never replaces a valid one.
 import { execFile } from "node:child_process";
 import { chmodSync, mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { basename, dirname, join } from "node:path";
@@ -7,15 +7,15 @@ import { promisify } from "node:util";
 import { readFileIfExists } from "../../lib/files/replace-file.ts";
 import { BirdControl, BirdUnreachable } from "../bird/control.ts";
 
-/** What the service needs of BIRD. */
+/** The operations of BIRD that the service uses. */
 export interface Bird {
-  /** Undefined when BIRD takes the file, else what it says of it. */
+  /** Returns undefined if the file is valid, otherwise BIRD's error. */
   check(file: string): Promise<string | undefined>;
-  /** Has it read its file again; "absent" when none runs, which will read the file when it starts. */
+  /** Makes BIRD read its file again. Returns "absent" if BIRD does not run; it reads the file when it starts. */
   reload(): Promise<"reconfigured" | "absent">;
 }
 
-/** A real BIRD: its executable for checking, its socket for telling. */
+/** Checks files with BIRD's executable, and reloads them through its control socket. */
 export function birdProcess(options: { readonly executable?: string; readonly socket: string }): Bird {
   const executable = options.executable ?? "bird";
   return {
@@ -31,7 +31,7 @@ export function birdProcess(options: { readonly executable?: string; readonly so
     reload: async () => {
       try {
         using control = await BirdControl.connect(options.socket);
-        await control.ask("configure");
+        await control.request("configure");
         return "reconfigured";
       } catch (error) {
         if (error instanceof BirdUnreachable && error.isAbsent) return "absent";
@@ -43,22 +43,22 @@ export function birdProcess(options: { readonly executable?: string; readonly so
 
 export type Installed = "unchanged" | "reconfigured" | "absent";
 
-/** BIRD does not take the file; the old one stands. */
-export class ConfigurationRefused extends Error {
-  override readonly name = "ConfigurationRefused";
+/** BIRD rejected the new file; the old file is unchanged. */
+export class ConfigurationRejected extends Error {
+  override readonly name = "ConfigurationRejected";
   constructor(
     readonly file: string,
     readonly reason: string,
   ) {
-    super(`BIRD refuses the new ${basename(file)}, the old one stays: ${reason}`);
+    super(`BIRD rejected the new ${basename(file)}; keeping the old one: ${reason}`);
   }
 }
 
-/** One file of BIRD's, and whether BIRD is known to have read it as it is. */
+/** One configuration file, and whether BIRD has read its current content. */
 export class ConfigurationFile {
   readonly #file: string;
   readonly #bird: Bird;
-  /** False until told: when we start, we do not know what a running BIRD has read. */
+  /** Initially false, because a running BIRD may have read an older file. */
   #isRead = false;
 
   constructor(file: string, bird: Bird) {
@@ -70,24 +70,24 @@ export class ConfigurationFile {
     return this.#isRead;
   }
 
-  /** As it is in place. */
+  /** The installed text. */
   get text(): string | undefined {
     return readFileIfExists(this.#file);
   }
 
-  /** @throws ConfigurationRefused; BirdRefused or BirdUnreachable when the file is in place but BIRD has not read it */
+  /** @throws ConfigurationRejected; BirdRejected or BirdUnreachable if the file is installed but BIRD has not read it */
   async install(text: string): Promise<Installed> {
     if (this.text !== text) {
       this.#isRead = false;
-      await this.#put(text);
+      await this.#replace(text);
     } else if (this.#isRead) return "unchanged";
     const result = await this.#bird.reload();
     this.#isRead = result === "reconfigured";
     return result;
   }
 
-  /** What BIRD says of a text, which is not put in place. */
-  async judge(text: string): Promise<string | undefined> {
+  /** Returns BIRD's error for a text, without installing it. */
+  async check(text: string): Promise<string | undefined> {
     const staged = this.#stage(text);
     try {
       return await this.#bird.check(staged);
@@ -96,11 +96,11 @@ export class ConfigurationFile {
     }
   }
 
-  async #put(text: string): Promise<void> {
+  async #replace(text: string): Promise<void> {
     const staged = this.#stage(text);
     try {
-      const refusal = await this.#bird.check(staged);
-      if (refusal !== undefined) throw new ConfigurationRefused(this.#file, refusal);
+      const rejection = await this.#bird.check(staged);
+      if (rejection !== undefined) throw new ConfigurationRejected(this.#file, rejection);
       renameSync(staged, this.#file);
     } finally {
       rmSync(staged, { force: true });
@@ -111,7 +111,7 @@ export class ConfigurationFile {
     mkdirSync(dirname(this.#file), { recursive: true });
     const staged = join(dirname(this.#file), `.${basename(this.#file)}.new`);
     writeFileSync(staged, text, { mode: 0o600 });
-    chmodSync(staged, 0o600); // passwords stand in it, whatever it was before
+    chmodSync(staged, 0o600); // contains passwords; writeFileSync does not change the mode of an existing file
     return staged;
   }
 }
