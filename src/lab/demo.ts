@@ -1,5 +1,5 @@
-// A small shop on the lab: frontend talks to backend, backend to database, nobody else to anybody. Shows who reaches
-// whom before and after the policy, and why one connection no longer works.
+// Demonstrates policy with a small application: frontend connects to backend, and backend to database. Shows which pods can
+// connect before and after the policy is applied, and explains one denied connection.
 import { spawnSync } from "node:child_process";
 import { API_VERSION, type Resource } from "../model/index.ts";
 import { baseEnvironment } from "./host.ts";
@@ -11,7 +11,7 @@ import { addPods } from "./up.ts";
 
 const NAMESPACE = "shop";
 const APPS = ["frontend", "backend", "database"] as const;
-const SETTLE_MS = 5000;
+const POLICY_WITHIN_MS = 5000;
 
 const policy = (app: string, from: string | undefined): Resource => ({
   apiVersion: API_VERSION,
@@ -42,8 +42,8 @@ const POLICIES: readonly Resource[] = [
 
 export async function demonstrate(lab: Lab, terminal: Terminal): Promise<void> {
   const nodes = lab.plan.nodes.map(({ name }) => name);
-  await terminal.step("a shop: frontend, backend, database", async () => {
-    // Shown before, the policy would still be there.
+  await terminal.step("example pods: frontend, backend, database", async () => {
+    // left by an earlier demo
     lab.calicoctl(["delete", "--skip-not-exists", "-f", "-"], JSON.stringify(POLICIES));
     addPods(
       lab,
@@ -56,32 +56,32 @@ export async function demonstrate(lab: Lab, terminal: Terminal): Promise<void> {
     );
   });
   const title = (text: string) => terminal.line(`\n${paint(terminal.colour, "bold", text)}`);
-  title("without policy everybody reaches everybody:");
-  terminal.line(await matrixWhen(lab, terminal.colour, 9));
+  title("without a policy, all pods can connect to each other:");
+  terminal.line(await matrixAfter(lab, terminal.colour, 9));
 
   terminal.line();
-  await terminal.step("policy: frontend → backend → database on port 80, nothing else", () => lab.apply(POLICIES));
+  await terminal.step("policy: only frontend → backend → database, on port 80", () => lab.apply(POLICIES));
   title("with the policy:");
-  terminal.line(await matrixWhen(lab, terminal.colour, 5));
+  terminal.line(await matrixAfter(lab, terminal.colour, 5));
 
-  title("why does the frontend not reach the database?");
+  title("why can the frontend not connect to the database?");
   const [first] = lab.plan.nodes;
   if (first === undefined) return;
   const explain = ["explain", `${NAMESPACE}/frontend`, `${NAMESPACE}/database`, "--protocol", "tcp", "--port", "80"];
   const command = [rolePath("calicoctl"), ...explain];
   const environment = datastoreEnvironment(lab.options, lab.plan);
   if (terminal.colour) {
-    const [file, ...args] = lab.host(first.name).enter(command); // it paints for whom it sees
+    const [file, ...args] = lab.host(first.name).enter(command); // calicoctl uses colours only on a terminal
     spawnSync(file, args, { stdio: "inherit", env: { ...baseEnvironment(), ...environment } });
     return;
   }
-  const answer = lab.host(first.name).run(command, { environment });
-  terminal.line((answer.stdout || answer.stderr).trimEnd());
+  const result = lab.host(first.name).run(command, { environment });
+  terminal.line((result.stdout || result.stderr).trimEnd());
 }
 
-/** The shop's matrix once that many connections work, or as it is when they never do. */
-async function matrixWhen(lab: Lab, colour: boolean, connections: number): Promise<string> {
-  const deadline = performance.now() + SETTLE_MS;
+/** Measures until the expected number of connections works, or `POLICY_WITHIN_MS` have passed. */
+async function matrixAfter(lab: Lab, colour: boolean, connections: number): Promise<string> {
+  const deadline = performance.now() + POLICY_WITHIN_MS;
   for (;;) {
     const cells = await measureMatrix(lab, {
       protocol: "tcp",

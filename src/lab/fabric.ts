@@ -1,5 +1,5 @@
-// The wires of a lab: one namespace holds a bridge per segment, every interface of every host is a veth into it. The
-// machine's own network is not touched.
+// Builds the network of a lab: one namespace, the fabric, contains a bridge per segment, and each interface of a host is a veth
+// pair to a bridge. The machine's own network is not changed.
 import {
   createNamedNamespace,
   hasErrno,
@@ -15,19 +15,19 @@ import type { LabPlan, PlannedHost, PlannedInterface, PlannedRoute } from "./pla
 
 export const FABRIC = "fabric";
 
-/** Bridges and the lab's own foot on the first segment. */
+/** Creates the bridges, and the lab's own addresses on the control segment. */
 export function buildFabric(folder: LabFolder, plan: LabPlan): void {
   ensureNamespace(folder.namespace(FABRIC));
   using namespace = NetworkNamespace.named(folder.namespace(FABRIC));
   using kernel = openRtnetlink(namespace);
   kernel.links.set("lo", { up: true });
   withNamespace(namespace, () => {
-    // A bridge between lab hosts is wire: the fabric's own netfilter has no say in it.
+    // Bridges must not filter packets between hosts with the fabric's iptables rules.
     for (const file of ["bridge-nf-call-iptables", "bridge-nf-call-ip6tables"]) {
       try {
         procSysctls.write(["net", "bridge", file], 0);
       } catch {
-        // br_netfilter is not loaded: nothing to switch off
+        // br_netfilter is not loaded
       }
     }
   });
@@ -41,7 +41,7 @@ export function buildFabric(folder: LabFolder, plan: LabPlan): void {
   addRoutes(kernel, plan.control.routes ?? []);
 }
 
-/** A host's namespace with its interfaces plugged in, addresses and routes set, forwarding on. */
+/** Creates a host's namespace and interfaces, sets addresses and routes, and enables forwarding. */
 export function connectHost(folder: LabFolder, host: PlannedHost): void {
   ensureNamespace(folder.namespace(host.name));
   using fabricNamespace = NetworkNamespace.named(folder.namespace(FABRIC));
@@ -52,7 +52,7 @@ export function connectHost(folder: LabFolder, host: PlannedHost): void {
   withNamespace(hostNamespace, () => {
     procSysctls.write(["net", "ipv4", "ip_forward"], 1);
     procSysctls.write(["net", "ipv6", "conf", "all", "forwarding"], 1);
-    // Neighbouring racks answer by another way than they were asked.
+    // Between racks, packets may return through another interface.
     procSysctls.write(["net", "ipv4", "conf", "default", "rp_filter"], 0);
   });
   for (const nic of host.interfaces) {
@@ -76,11 +76,11 @@ export function connectHost(folder: LabFolder, host: PlannedHost): void {
   addRoutes(kernel, host.routes);
 }
 
-/** Pulls the plug of one interface, or puts it back. */
-export function setPlug(folder: LabFolder, host: PlannedHost, nic: PlannedInterface, plugged: boolean): void {
+/** Disconnects or reconnects one interface. */
+export function setConnected(folder: LabFolder, host: PlannedHost, nic: PlannedInterface, isConnected: boolean): void {
   using namespace = NetworkNamespace.named(folder.namespace(FABRIC));
   using fabric = openRtnetlink(namespace);
-  fabric.links.set(portName(host, nic), { up: plugged });
+  fabric.links.set(portName(host, nic), { up: isConnected });
 }
 
 const bridgeName = (segment: string): string => `br-${segment}`;
@@ -90,7 +90,7 @@ function ensureNamespace(name: string): void {
   if (!listNamedNamespaces().includes(name)) createNamedNamespace(name);
 }
 
-/** @throws naming the module when the kernel knows no such links */
+/** @throws an error that names the kernel module if links of this kind are not supported */
 function withKind(kind: "bridge" | "veth", create: () => void): void {
   try {
     create();

@@ -1,12 +1,12 @@
-// Where a lab keeps what it must remember, and how everything it owns is named: from the lab's name alone, so that a
-// lab whose `up` was killed halfway is found and removed as completely as every other.
+// Stores a lab's record, and names everything that the lab owns. All names are derived from the lab's name, so that an
+// incomplete lab, whose `up` was killed, can be found and removed completely.
 import { mkdirSync, readFileSync, readdirSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { replaceFile } from "../lib/files/replace-file.ts";
 import type { LabOptions } from "./options.ts";
 
 export const LAB_ROOT = "/var/lib/calico-lab";
-/** Where a host sees the folder that all hosts of its lab share. */
+/** Path, inside a host, of the folder that all hosts of the lab share. */
 export const HOST_DATASTORE = "/var/lib/calico/datastore";
 
 export interface LabPod {
@@ -15,11 +15,11 @@ export interface LabPod {
   readonly node: string;
   readonly addresses: readonly string[];
   readonly labels: Readonly<Record<string, string>>;
-  /** Known by name to policies. */
+  /** Named ports, which policies can refer to. */
   readonly ports?: readonly { readonly name: string; readonly protocol: string; readonly port: number }[];
 }
 
-/** One that is asked for. */
+/** A pod to be created. */
 export type NewPod = Omit<LabPod, "addresses"> & {
   /** The address that the CNI plugin must assign; by default IPAM chooses one of each family. */
   readonly requestedAddress?: string;
@@ -27,11 +27,11 @@ export type NewPod = Omit<LabPod, "addresses"> & {
 
 export interface LabRecord {
   readonly options: LabOptions;
-  /** Of a Kubernetes cluster only what was there when its API server was stopped. */
+  /** In a lab with kubelets, only the pods that existed when `break datastore` stopped the API server. */
   readonly pods: readonly LabPod[];
-  /** Links cut and processes stopped by `break`, to be undone by `heal`. */
+  /** Faults of `break`, for `heal`. */
   readonly faults: readonly string[];
-  /** What nodes are told by `set`, beyond their plan. */
+  /** Variables set by `calico lab set`, by node. */
   readonly settings?: Readonly<Record<string, Readonly<Record<string, string>>>>;
 }
 
@@ -48,14 +48,14 @@ export class LabFolder {
   get namespacePrefix(): string {
     return `lab-${this.name}-`;
   }
-  /** Bound into every host: what hosts of one machine share. */
+  /** Mounted in each host at `HOST_DATASTORE`. */
   get shared(): string {
     return join(this.path, "shared");
   }
   log(process: string): string {
     return join(this.path, "log", `${process}.log`);
   }
-  /** Held by the one command that changes the lab. */
+  /** Lock file of commands that change the lab. */
   get lock(): string {
     return `${this.path}.lock`;
   }
@@ -71,7 +71,7 @@ export class LabFolder {
     try {
       return JSON.parse(readFileSync(join(this.path, "lab.json"), "utf8")) as LabRecord;
     } catch {
-      return undefined; // no lab, or an `up` that was killed before it wrote any
+      return undefined; // no lab, or `up` was killed before it wrote the record
     }
   }
 
@@ -79,14 +79,14 @@ export class LabFolder {
     replaceFile(join(this.path, "lab.json"), `${JSON.stringify(record, null, 2)}\n`);
   }
 
-  /** With the lock: whoever waits for it finds its file gone and makes another. */
+  /** Also removes the lock file; a process that waits for the lock notices this and creates a new one. */
   remove(): void {
     rmSync(this.path, { recursive: true, force: true });
     rmSync(this.lock, { force: true });
     try {
       rmdirSync(LAB_ROOT);
     } catch {
-      // there are other labs
+      // not empty: other labs exist
     }
   }
 }

@@ -1,19 +1,19 @@
-// A lab host: network, mount and UTS namespaces held by one sleeping process. Its /etc and /var are overlays, its /run
-// is its own, so programs inside find the paths of a real host and the machine keeps nothing of what they write. Named
-// network namespaces made inside (pods) are visible only inside and vanish with the host.
+// Runs a lab host: network, mount and UTS namespaces, kept open by one sleeping process, the holder. /etc and /var are overlays
+// and /run is private, so programs find the paths of a real host and write nothing to the machine. Named network namespaces
+// that are created inside (pods) are visible only inside, and are removed with the host.
 import { spawnSync } from "node:child_process";
 import { readFileSync } from "node:fs";
 import type { ProcessIdentity } from "../lib/process/process-identity.ts";
 import { delay } from "../lib/retry.ts";
 import type { LabFolder } from "./folder.ts";
-import { findProcess, isSettled, startProcess } from "./process.ts";
+import { findProcess, isHostReady, startProcess } from "./process.ts";
 
-// $1 host name, $2 shared folder. Words arrive as arguments, never as script text. /mnt is only the
-// workbench: what is built there is bound to its place, then the bench is taken away.
+// $1 host name, $2 shared folder; passed as arguments, never inserted into the script. /mnt is temporary: folders that are
+// prepared there are bind-mounted to their final paths, then /mnt is unmounted.
 const HOLD = `set -eu
 cd /
 mount --make-rprivate /
-umount -l /run/netns 2>/dev/null || true # or this copy would keep other labs' namespaces alive
+umount -l /run/netns 2>/dev/null || true # otherwise this copy would keep namespaces of other labs alive
 hostname "$1"
 mount -t tmpfs -o mode=0755 calico-lab /mnt
 mkdir -p /mnt/etc/upper /mnt/etc/work /mnt/var/upper /mnt/var/work /mnt/run/netns /mnt/run/calico /mnt/shared
@@ -21,7 +21,7 @@ mount --bind "$2" /mnt/shared
 for tree in etc var; do
   mount -t overlay overlay -o "lowerdir=/$tree,upperdir=/mnt/$tree/upper,workdir=/mnt/$tree/work" "/$tree"
 done
-# What the machine has of Calico itself is none of the lab's business: its calicoctl.cfg names another datastore.
+# Hides the machine's own Calico files, such as a calicoctl.cfg with another datastore.
 for folder in /etc/calico /etc/cni/net.d /var/lib/calico /var/log/calico; do
   mkdir -p "$folder"
   mount -t tmpfs -o mode=0755 calico-lab "$folder"
@@ -33,12 +33,12 @@ mount --bind /mnt/shared /var/lib/calico/datastore
 mount --bind /mnt/run /run
 mount -t sysfs sysfs /sys
 umount -l /mnt
-exec sleep infinity # who looks knows by it that the host is made`;
+exec sleep infinity # isHostReady checks for this command line`;
 
-const HOLDER_WAIT_MS = 5000 * labPatience();
+const HOLDER_WAIT_MS = 5000 * timeoutFactor();
 
-/** A command that has ended. */
-export interface Finished {
+/** Result of a command. */
+export interface CommandResult {
   readonly code: number;
   readonly stdout: string;
   readonly stderr: string;
@@ -54,7 +54,7 @@ export class LabHost {
     return findProcess(this.folder, this.holderName);
   }
 
-  /** Brings the host to life in its (existing) network namespace; nothing happens when it lives. */
+  /** Starts the host in its existing network namespace, unless it runs. */
   async start(): Promise<void> {
     if (this.holder === undefined) {
       const namespace = `/run/netns/${this.folder.namespace(this.name)}`;
@@ -69,24 +69,24 @@ export class LabHost {
     }
   }
 
-  /** A run that was killed may have left one that is still being made. */
+  /** False while the host is starting, also if the `up` that started it was killed. */
   get isReady(): boolean {
     const { holder } = this;
-    return holder !== undefined && isSettled(holder.pid);
+    return holder !== undefined && isHostReady(holder.pid);
   }
 
-  /** The command line that runs a command inside this host; by the holder's root, as the machine may be a chroot. */
+  /** Returns the command line that runs a command in this host. It uses the holder's root, because the machine may be a chroot. */
   enter(command: readonly string[]): readonly [string, ...string[]] {
     const holder = this.isReady ? this.holder : undefined;
     if (holder === undefined) throw new Error(`host ${this.name} of lab ${this.folder.name} is down; calico lab up`);
     return ["nsenter", "-t", String(holder.pid), "-m", "-r", "-w", "-u", "-n", "--", ...command];
   }
 
-  /** Runs a command inside and waits for it. */
+  /** Runs a command in the host and waits for it. */
   run(
     command: readonly string[],
     options: { readonly input?: string; readonly environment?: Readonly<Record<string, string>> } = {},
-  ): Finished {
+  ): CommandResult {
     const [file, ...args] = this.enter(command);
     const result = spawnSync(file, args, {
       encoding: "utf8",
@@ -97,7 +97,7 @@ export class LabHost {
     return { code: result.status ?? 1, stdout: result.stdout, stderr: result.stderr };
   }
 
-  /** Starts a long-running program inside, under the name `<host>-<role>`. */
+  /** Starts a long-running program in the host, with the name `<host>-<role>`. */
   startProgram(
     role: string,
     command: readonly string[],
@@ -133,9 +133,10 @@ export function baseEnvironment(): Record<string, string> {
   };
 }
 
-export function labPatience(): number {
-  const given = Number(process.env["CALICO_LAB_PATIENCE"] ?? "");
-  return Number.isFinite(given) && given > 0 ? given : 1;
+/** Multiplies timeouts, for slow machines such as emulators. */
+export function timeoutFactor(): number {
+  const factor = Number(process.env["CALICO_LAB_PATIENCE"] ?? "");
+  return Number.isFinite(factor) && factor > 0 ? factor : 1;
 }
 
 export function lastLine(file: string): string {

@@ -1,4 +1,4 @@
-// `calico lab`: runs the command that the command line names, and turns its result into an exit code.
+// Implements `calico lab`: runs the requested command and converts its result to an exit code.
 import { processIo } from "../lib/command-line/io.ts";
 import { runCommandLine } from "../lib/command-line/run.ts";
 import { describeError } from "../lib/log/log.ts";

@@ -1,4 +1,4 @@
-// A lab that exists: what it was asked to be, how it is laid out, what runs in it.
+// Represents an existing lab: its record, its plan, its hosts and pods.
 import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
 import type { ProbeTarget } from "../kernel/index.ts";
@@ -11,10 +11,10 @@ import { clusterPods, podNamespaceNames } from "./kubernetes/pods.ts";
 import { type LabOptions, InvalidRequest } from "./options.ts";
 import { type LabPlan, planLab } from "./plan.ts";
 import { parsePodName, podNamespace } from "./pods.ts";
-import { namespacesSeenBy } from "./process.ts";
+import { namespaceFolderOf } from "./process.ts";
 import { datastoreEnvironment, rolePath } from "./programs.ts";
 
-/** How `break datastore` is remembered. */
+/** The recorded fault of `break datastore`. */
 export const DATASTORE_FAULT = "datastore";
 
 export class Lab {
@@ -32,7 +32,7 @@ export class Lab {
     if (record === undefined) {
       const others = listLabs();
       throw new InvalidRequest(
-        `there is no lab ${name}; ${others.length === 0 ? "make one with calico lab up" : `there is ${others.join(", ")} (--name)`}`,
+        `lab ${name} does not exist; ${others.length === 0 ? "create it with calico lab up" : `existing labs: ${others.join(", ")} (--name)`}`,
       );
     }
     return new Lab(folder, record);
@@ -43,9 +43,9 @@ export class Lab {
   }
   host(name: string): LabHost {
     if (name === "")
-      throw new InvalidRequest(`NODE is missing; lab ${this.folder.name} has ${this.hostNames.join(", ")}`);
+      throw new InvalidRequest(`NODE is missing; hosts of lab ${this.folder.name}: ${this.hostNames.join(", ")}`);
     if (!this.hostNames.includes(name))
-      throw new InvalidRequest(`lab ${this.folder.name} has no host ${name}; it has ${this.hostNames.join(", ")}`);
+      throw new InvalidRequest(`lab ${this.folder.name} has no host ${name}; its hosts: ${this.hostNames.join(", ")}`);
     return this.options.kubelets ? new KubernetesHost(this.folder, name) : new LabHost(this.folder, name);
   }
   get hostNames(): string[] {
@@ -57,7 +57,7 @@ export class Lab {
     return this.options.kubelets ? new KubernetesCluster(this) : undefined;
   }
 
-  /** While we keep the API server stopped, those it had last. */
+  /** While the API server is stopped by `break datastore`, the pods that it had before. */
   get pods(): readonly LabPod[] {
     const { cluster } = this;
     return cluster === undefined || this.record.faults.includes(DATASTORE_FAULT)
@@ -71,9 +71,10 @@ export class Lab {
     const [pod, second] = found;
     if (pod === undefined)
       throw new InvalidRequest(
-        `lab ${this.folder.name} has no pod ${text}, and no host of that name; calico lab pod list, calico lab status`,
+        `lab ${this.folder.name} has no pod or host named ${text}; see calico lab pod list and calico lab status`,
       );
-    if (second !== undefined) throw new InvalidRequest(`pod ${text} is in several namespaces; say NAMESPACE/${text}`);
+    if (second !== undefined)
+      throw new InvalidRequest(`pod ${text} exists in several namespaces; use NAMESPACE/${text}`);
     return pod;
   }
 
@@ -82,7 +83,7 @@ export class Lab {
     this.folder.write(this.record);
   }
 
-  /** calicoctl on the first node, as an operator logged in there would run it. */
+  /** Runs calicoctl on the first node. */
   calicoctl(args: readonly string[], input?: string): string {
     const [first] = this.plan.nodes;
     if (first === undefined) throw new InvalidRequest(`lab ${this.folder.name} has no nodes`);
@@ -98,7 +99,7 @@ export class Lab {
     if (resources.length > 0) this.calicoctl(["apply", "-f", "-"], JSON.stringify(resources));
   }
 
-  /** Each pod's network namespace, by its name on the pod's host. */
+  /** Returns the name of each pod's network namespace on its host. */
   namespaceNames(pods: readonly LabPod[]): ReadonlyMap<LabPod, string> {
     const { cluster } = this;
     return cluster === undefined
@@ -106,7 +107,7 @@ export class Lab {
       : podNamespaceNames(cluster, pods);
   }
 
-  /** Open namespaces of pods, to send packets from and to. Close them with the returned handle. */
+  /** Opens the network namespaces of pods; disposing the result closes them. */
   openPods(pods: readonly LabPod[]): { readonly targets: ReadonlyMap<LabPod, ProbeTarget> } & Disposable {
     const targets = new Map<LabPod, ProbeTarget>();
     const close = () => {
@@ -116,7 +117,7 @@ export class Lab {
       for (const [pod, name] of this.namespaceNames(pods)) {
         const holder = this.host(pod.node).holder;
         if (holder === undefined) throw new Error(`host ${pod.node} is down; calico lab up`);
-        const namespace = openSync(join(namespacesSeenBy(holder.pid), name), "r");
+        const namespace = openSync(join(namespaceFolderOf(holder.pid), name), "r");
         targets.set(pod, { namespace, name: `${pod.namespace}/${pod.name}` });
       }
     } catch (error) {

@@ -1,30 +1,30 @@
-// One command at a time changes a lab: two at once would each make the same host, and each write the lab's record
-// without what the other put there. The lock lies beside the lab's folder, so that it outlives the folder's removal.
+// Locks a lab, so that only one command at a time changes it. Two concurrent commands would create the same host twice and
+// overwrite each other's changes of the record. The lock file is next to the lab's folder, so that it survives its removal.
 import { readFileSync, rmSync, writeFileSync } from "node:fs";
 import { type FileLock, lockFile } from "../kernel/index.ts";
 import type { LabFolder } from "./folder.ts";
 import { Lab } from "./lab.ts";
 import { openTerminal } from "./terminal.ts";
 
-const SAY_AFTER_MS = 300;
+const MESSAGE_DELAY_MS = 300;
 
 export async function lockLab(folder: LabFolder): Promise<FileLock> {
-  const told = setTimeout(() => openTerminal({ fd: 2 }).line(whoHolds(folder)), SAY_AFTER_MS);
+  const timer = setTimeout(() => openTerminal({ fd: 2 }).line(describeHolder(folder)), MESSAGE_DELAY_MS);
   try {
     const lock = await lockFile(folder.lock);
     writeFileSync(folder.lock, `${process.pid}\n`);
     return lock;
   } finally {
-    clearTimeout(told);
+    clearTimeout(timer);
   }
 }
 
-/** The same for a lab that must be there. */
+/** Locks a lab that must exist. */
 export async function lockExisting(name: string): Promise<FileLock> {
   const { folder } = Lab.open(name);
   const lock = await lockLab(folder);
   try {
-    Lab.open(name); // who held the lock may have removed it
+    Lab.open(name); // the previous holder of the lock may have removed the lab
     return lock;
   } catch (error) {
     rmSync(folder.lock, { force: true });
@@ -33,7 +33,7 @@ export async function lockExisting(name: string): Promise<FileLock> {
   }
 }
 
-function whoHolds(folder: LabFolder): string {
+function describeHolder(folder: LabFolder): string {
   try {
     const pid = readFileSync(folder.lock, "utf8").trim();
     return `another command is changing lab ${folder.name} (process ${pid}); waiting until it ends`;

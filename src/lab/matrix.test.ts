@@ -6,7 +6,7 @@ const cells = (...names: readonly string[]): MatrixCell[] =>
     names.map((to) => ({ from, to, address: "10.0.0.1", result: from === to ? "reached" : "silent" }) as const),
   );
 
-test("a matrix has the names of pods at both sides", () => {
+test("rows and columns have the names of the pods", () => {
   expect(renderMatrix(cells("default/a", "shop/b"), false)).toBe(
     [
       "from \\ to  a  shop/b",
@@ -17,7 +17,7 @@ test("a matrix has the names of pods at both sides", () => {
   );
 });
 
-test("a matrix that the terminal has no room for has numbers above its columns", () => {
+test("columns are numbered if the matrix is wider than the terminal", () => {
   const names = Array.from({ length: 10 }, (_, i) => `default/a-long-name-${i}`);
   const lines = renderMatrix(cells(...names), true, 100).split("\n");
   expect(lines[0]).toBe("from \\ to         1  2  3  4  5  6  7  8  9  10");

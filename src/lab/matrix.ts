@@ -1,4 +1,4 @@
-// Who reaches whom, by real packets: every pod to every pod at once.
+// Measures with real packets which pods can connect to which, for all pairs concurrently.
 import { hasErrno, PacketProber, type ProbeOutcome, type ProbeProtocol } from "../kernel/index.ts";
 import { parseAddress } from "../lib/ip/ip.ts";
 import { alignColumns, textWidth } from "../lib/terminal/table.ts";
@@ -31,7 +31,7 @@ export async function measureMatrix(lab: Lab, options: MatrixOptions): Promise<M
     try {
       prober.listen(target, options.protocol, options.port);
     } catch (error) {
-      if (!hasErrno(error, "EADDRINUSE")) throw error; // the pod has a server of its own there
+      if (!hasErrno(error, "EADDRINUSE")) throw error; // the pod itself listens on this port
     }
   const pairs = pods.flatMap((from) => pods.flatMap((to) => pairOf(from, to, options.version)));
   const requests = pairs.flatMap(({ from, address }) => {
@@ -55,30 +55,30 @@ function pairOf(from: LabPod, to: LabPod, version: 4 | 6): { from: LabPod; to: L
 }
 
 const nameOf = (pod: LabPod): string => `${pod.namespace}/${pod.name}`;
-const SIGN = { reached: "✓", refused: "!", silent: "✗" } as const;
+const SYMBOL = { reached: "✓", refused: "!", silent: "✗" } as const;
 const COLOUR = { reached: "green", refused: "red", silent: "red" } as const;
 
-/** @param width of the terminal: where names do not fit above their columns, numbers stand there */
+/** @param width width of the terminal; if the names do not fit, the columns are numbered */
 export function renderMatrix(cells: readonly MatrixCell[], colour: boolean, width = 120): string {
   const names = [...new Set(cells.map((cell) => cell.from))];
   const short = (name: string) => name.replace(/^default\//, "");
   const byPair = new Map(cells.map((cell) => [`${cell.from} ${cell.to}`, cell]));
-  const drawn = (title: (name: string, i: number) => string, heading: (name: string, i: number) => string) =>
+  const draw = (title: (name: string, i: number) => string, heading: (name: string, i: number) => string) =>
     alignColumns([
       ["from \\ to", ...names.map(heading)],
       ...names.map((from, i) => [
         title(from, i),
         ...names.map((to) => {
           const result = byPair.get(`${from} ${to}`)?.result;
-          return result === undefined ? "" : paint(colour, COLOUR[result], SIGN[result]);
+          return result === undefined ? "" : paint(colour, COLOUR[result], SYMBOL[result]);
         }),
       ]),
     ]);
-  const named = drawn(short, short);
+  const named = draw(short, short);
   const isTooWide = Math.max(...named.split("\n").map((line) => textWidth(line))) > width;
   const numbered = (name: string, i: number) => `${String(i + 1).padStart(String(names.length).length)} ${short(name)}`;
-  const text = isTooWide ? drawn(numbered, (_, i) => String(i + 1)) : named;
+  const text = isTooWide ? draw(numbered, (_, i) => String(i + 1)) : named;
   const reached = cells.filter((cell) => cell.result === "reached").length;
-  const signs = `${SIGN.reached} reached  ${SIGN.silent} no answer  ${SIGN.refused} refused`;
-  return `${text}\n${signs}   ${reached} of ${cells.length} connections work`;
+  const legend = `${SYMBOL.reached} reached  ${SYMBOL.silent} no answer  ${SYMBOL.refused} refused`;
+  return `${text}\n${legend}   ${reached} of ${cells.length} connections work`;
 }

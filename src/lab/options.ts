@@ -1,4 +1,4 @@
-// What a lab is asked to be. Names become namespaces, folders and interfaces, so they are checked here, once.
+// Defines and validates the options of a lab. Names are used for namespaces, folders and interfaces.
 
 export const TOPOLOGIES = ["switch", "racks", "reflectors", "dual-nic"] as const;
 export const BACKENDS = ["bird", "vxlan"] as const;
@@ -13,10 +13,10 @@ export interface LabOptions {
   readonly backend: (typeof BACKENDS)[number];
   readonly dataplane: (typeof DATAPLANES)[number];
   readonly datastore: (typeof DATASTORES)[number];
-  /** Hosts are nodes with a real kubelet and container runtime; else calico-node runs on them as it is. */
+  /** Hosts run a real kubelet and container runtime. Otherwise calico-node runs directly on the hosts. */
   readonly kubelets: boolean;
   readonly ipv6: boolean;
-  /** Nodes follow the cluster through Typha. Only with kubelets. Absent if false, as in labs of earlier versions. */
+  /** Agents connect to Typha. Only with kubelets. Absent if false, as in labs of earlier versions. */
   readonly typha?: true;
 }
 
@@ -32,7 +32,7 @@ export const DEFAULT_OPTIONS: LabOptions = {
   ipv6: false,
 };
 
-/** The command line is well-formed, but the lab cannot do it. Reported in one line; the exit code is 2. */
+/** The command line is well-formed, but the lab does not support the request. Printed as one line; the exit code is 2. */
 export class InvalidRequest extends Error {
   override readonly name = "InvalidRequest";
 }
@@ -57,32 +57,32 @@ export interface LabRequest {
 /** Options that are not requested are those of the existing lab, or have their defaults. */
 export function resolveLabOptions(request: LabRequest, existing: LabOptions | undefined = undefined): LabOptions {
   const kubelets = request.kubernetes === true || existing?.kubelets === true;
-  const usual = existing ?? { ...DEFAULT_OPTIONS, podsPerNode: kubelets ? 0 : DEFAULT_OPTIONS.podsPerNode };
+  const defaults = existing ?? { ...DEFAULT_OPTIONS, podsPerNode: kubelets ? 0 : DEFAULT_OPTIONS.podsPerNode };
   const options: LabOptions = {
-    name: labName(request.name ?? usual.name),
-    nodes: request.nodes ?? usual.nodes,
-    podsPerNode: request.pods ?? usual.podsPerNode,
-    topology: request.topology ?? usual.topology,
-    backend: request.backend ?? usual.backend,
-    dataplane: request.dataplane ?? usual.dataplane,
-    datastore: kubelets ? "kubernetes" : (request.datastore ?? usual.datastore),
+    name: labName(request.name ?? defaults.name),
+    nodes: request.nodes ?? defaults.nodes,
+    podsPerNode: request.pods ?? defaults.podsPerNode,
+    topology: request.topology ?? defaults.topology,
+    backend: request.backend ?? defaults.backend,
+    dataplane: request.dataplane ?? defaults.dataplane,
+    datastore: kubelets ? "kubernetes" : (request.datastore ?? defaults.datastore),
     kubelets,
-    ipv6: request.ipv6 === true || usual.ipv6,
-    ...((request.typha === true || usual.typha === true) && { typha: true }),
+    ipv6: request.ipv6 === true || defaults.ipv6,
+    ...((request.typha === true || defaults.typha === true) && { typha: true }),
   };
-  if (kubelets) refuseForKubelets(options, request);
-  else if (options.typha === true) throw new InvalidRequest("--typha: only with --kubernetes");
+  if (kubelets) checkKubeletOptions(options, request);
+  else if (options.typha === true) throw new InvalidRequest("--typha: requires --kubernetes");
   return options;
 }
 
 /** In a lab with real kubelets, all hosts are on one IPv4 network. */
-function refuseForKubelets(options: LabOptions, { datastore = "kubernetes" }: LabRequest): void {
+function checkKubeletOptions(options: LabOptions, { datastore = "kubernetes" }: LabRequest): void {
   if (datastore !== "kubernetes")
-    throw new InvalidRequest(`--kubernetes with --datastore ${datastore}: want one of them`);
-  if (options.topology !== "switch") throw new InvalidRequest("--topology: with --kubernetes there is only switch");
-  if (options.ipv6) throw new InvalidRequest("--ipv6: with --kubernetes there is only IPv4");
+    throw new InvalidRequest(`--kubernetes with --datastore ${datastore}: use only one of them`);
+  if (options.topology !== "switch") throw new InvalidRequest("--topology: --kubernetes supports only switch");
+  if (options.ipv6) throw new InvalidRequest("--ipv6: --kubernetes supports only IPv4");
   if (options.typha === true && options.backend !== "bird")
-    throw new InvalidRequest("--typha: its manifest has only --backend bird");
+    throw new InvalidRequest("--typha: supports only --backend bird");
 }
 
 export function labName(name: string): string {

@@ -20,7 +20,7 @@ for (const topology of TOPOLOGIES)
       expect(interfaces.every((nic) => nic.addresses.length === 2)).toBe(true);
     });
 
-test("racks: every node has its router as neighbour and way out, routers know one another", () => {
+test("racks: each node has its router as neighbour and gateway, and the routers are neighbours", () => {
   const plan = planLab({ ...DEFAULT_OPTIONS, topology: "racks", nodes: 4 });
   expect(plan.routers.map((router) => router.name)).toEqual(["tor1", "tor2"]);
   expect(plan.nodes[3]?.routes).toEqual([{ destination: "0.0.0.0/0", via: "10.81.0.1" }]);
@@ -29,7 +29,7 @@ test("racks: every node has its router as neighbour and way out, routers know on
   expect(plan.control.routes).toContainEqual({ destination: "10.81.0.0/24", via: "10.79.0.12" });
 });
 
-test("reflectors: two nodes reflect, the mesh is off", () => {
+test("reflectors: two nodes are reflectors, the mesh is disabled", () => {
   const plan = planLab({ ...DEFAULT_OPTIONS, topology: "reflectors", nodes: 5 });
   expect(plan.nodes.filter((node) => node.labels["route-reflector"] === "true").map((node) => node.name)).toEqual([
     "node1",
@@ -38,7 +38,7 @@ test("reflectors: two nodes reflect, the mesh is off", () => {
   expect(plan.resources.map((resource) => resource.kind)).toEqual(["BGPConfiguration", "BGPPeer"]);
 });
 
-test("dual-nic: the router expects eth0's addresses, nodes find their own", () => {
+test("dual-nic: the router expects eth0's addresses, the nodes detect theirs", () => {
   const plan = planLab({ ...DEFAULT_OPTIONS, topology: "dual-nic", nodes: 2 });
   expect(plan.routers[0]?.neighbours.map(({ address }) => address)).toEqual(["10.77.0.11", "10.77.0.12"]);
   expect(plan.nodes[0]?.environment).toEqual({ IP: "autodetect", IP6: "none" });
@@ -46,13 +46,13 @@ test("dual-nic: the router expects eth0's addresses, nodes find their own", () =
 });
 
 for (const name of ["../x", ""])
-  test(`options refuse the name ${JSON.stringify(name)}`, () =>
+  test(`options reject the name ${JSON.stringify(name)}`, () =>
     expect(() => resolveLabOptions({ name })).toThrow(InvalidRequest));
 
-test("options that are not given are those of the lab that stands", () => {
-  const standing = resolveLabOptions({ name: "two", nodes: 2, datastore: "etcd", ipv6: true });
-  expect(resolveLabOptions({ name: "two" }, standing)).toEqual(standing);
-  expect(resolveLabOptions({ name: "two", nodes: 4 }, standing)).toEqual({ ...standing, nodes: 4 });
+test("options that are not given are those of the existing lab", () => {
+  const existing = resolveLabOptions({ name: "two", nodes: 2, datastore: "etcd", ipv6: true });
+  expect(resolveLabOptions({ name: "two" }, existing)).toEqual(existing);
+  expect(resolveLabOptions({ name: "two", nodes: 4 }, existing)).toEqual({ ...existing, nodes: 4 });
   const cluster = resolveLabOptions({ name: "k", kubernetes: true, pods: 2 });
   expect(resolveLabOptions({ name: "k" }, cluster)).toEqual(cluster);
 });

@@ -1,13 +1,12 @@
-// What a lab consists of, worked out before anything is touched: segments (layer-2 networks), hosts with their
-// interfaces and addresses, routers, and the resources the datastore starts with. Pure, so a topology can be tested
-// by reading it.
+// Plans a lab before anything is created: segments (layer-2 networks), hosts with interfaces and addresses, routers, and the
+// initial resources of the datastore. The functions are pure, so topologies can be tested without root.
 import { API_VERSION, type Resource } from "../model/index.ts";
 import type { LabOptions } from "./options.ts";
 
 export interface PlannedInterface {
   readonly name: string;
   readonly segment: string;
-  /** With the length of their network. */
+  /** With prefix length. */
   readonly addresses: readonly string[];
 }
 
@@ -27,11 +26,11 @@ export interface PlannedNode extends PlannedHost {
   readonly asNumber: number;
   /** Set for a route reflector. */
   readonly reflectorClusterId?: string;
-  /** What calico-node is told beyond what all nodes are. */
+  /** Variables of calico-node that differ between nodes. */
   readonly environment: Readonly<Record<string, string>>;
 }
 
-/** A top-of-rack router: stock BIRD with a configuration of its own. */
+/** A top-of-rack router that runs BIRD. */
 export interface PlannedRouter extends PlannedHost {
   readonly asNumber: number;
   readonly routerId: string;
@@ -43,11 +42,11 @@ export interface LabPlan {
   readonly nodes: readonly PlannedNode[];
   readonly routers: readonly PlannedRouter[];
   readonly resources: readonly Resource[];
-  /** Where an etcd of the lab listens: an address on the first segment. */
+  /** Where the lab's etcd listens. */
   readonly control: {
     readonly segment: string;
     readonly addresses: readonly string[];
-    /** Back to hosts of other segments. */
+    /** Routes to hosts on other segments. */
     readonly routes?: readonly PlannedRoute[];
   };
 }
@@ -70,7 +69,7 @@ export function planLab(options: LabOptions): LabPlan {
   }
 }
 
-/** All nodes on one switch, full mesh. */
+/** All nodes on one switch, with a full BGP mesh. */
 function planSwitch(options: LabOptions): LabPlan {
   return {
     segments: ["lan"],
@@ -81,7 +80,7 @@ function planSwitch(options: LabOptions): LabPlan {
   };
 }
 
-/** The first two nodes reflect for all others; no mesh. */
+/** The first two nodes are route reflectors for all others; the mesh is disabled. */
 function planReflectors(options: LabOptions): LabPlan {
   const base = planSwitch(options);
   const reflectors = Math.min(2, options.nodes);
@@ -107,8 +106,8 @@ function planReflectors(options: LabOptions): LabPlan {
 }
 
 /**
- * Two networks on every node, and the classic fault: the rack's router expects the nodes at eth0's addresses, but left
- * to themselves nodes take those of eth1, the interface that was added last. `calicoctl doctor` tells the cure.
+ * Two networks on each node, with a frequent fault: the router expects the nodes' addresses on eth0, but autodetection selects
+ * those of eth1, the interface that was added last. `calicoctl doctor` shows the fix.
  */
 function planDualNic(options: LabOptions): LabPlan {
   const base = planSwitch(options);
@@ -138,7 +137,7 @@ function planDualNic(options: LabOptions): LabPlan {
   };
 }
 
-/** Racks of two nodes behind a router each, eBGP inside the rack and between the routers. */
+/** Racks of two nodes, each with a router; eBGP inside the racks and between the routers. */
 function planRacks(options: LabOptions): LabPlan {
   const racks = numbered(Math.ceil(options.nodes / NODES_PER_RACK));
   const rackOf = (node: number) => Math.floor(node / NODES_PER_RACK);
@@ -207,7 +206,7 @@ function plainNode(options: LabOptions, index: number, net = 77): PlannedNode {
   return {
     name: `node${index + 1}`,
     interfaces: [{ name: "eth0", segment: "lan", addresses: own }],
-    // Any way out will do: a host answers its pods' ARP for their gateway only where it has a route to it.
+    // Any default route is sufficient: a host answers ARP requests for the pods' gateway only if it has a route to it.
     routes: addresses(options, net, 1).map((gateway) => ({
       destination: gateway.includes(":") ? "::/0" : "0.0.0.0/0",
       via: bare(gateway),
@@ -218,7 +217,7 @@ function plainNode(options: LabOptions, index: number, net = 77): PlannedNode {
   };
 }
 
-/** Host `host` of underlay `net`: 10.net.0.host/24 and, when asked for, fd00:net::host/64. */
+/** Host `host` of underlay `net`: 10.net.0.host/24 and, with IPv6, fd00:net::host/64. */
 function addresses(options: LabOptions, net: number, host: number): string[] {
   const v4 = `10.${net}.0.${host}/24`;
   return options.ipv6 ? [v4, `fd00:${net}::${host.toString(16)}/64`] : [v4];

@@ -1,15 +1,14 @@
-// Pods: a namespace inside a host, attached by the real CNI plugin, with the labels and profiles a cluster's
-// controllers would give its endpoint.
+// Creates and deletes pods: network namespaces in a host, attached by the real CNI plugin.
 import { createHash } from "node:crypto";
 import type { LabFolder, LabPod, NewPod } from "./folder.ts";
-import { type Finished, LabHost } from "./host.ts";
+import { type CommandResult, LabHost } from "./host.ts";
 import { InvalidRequest, type LabOptions } from "./options.ts";
 import type { LabPlan } from "./plan.ts";
 import { datastoreEnvironment, kubernetesAccount, rolePath, SQLITE_PATH } from "./programs.ts";
 import { dirname } from "node:path";
 
-/** How often a pod is attached, when the node asks for patience. */
-const TRIES = 3;
+/** Maximum number of ADD attempts if the plugin reports "try again later". */
+const MAX_ATTEMPTS = 3;
 /** https://www.cni.dev/docs/spec/#error */
 const TRY_AGAIN_LATER = 11;
 const NAME = /^[a-z0-9]([a-z0-9-]{0,40}[a-z0-9])?$/;
@@ -32,19 +31,19 @@ export const labelText = (labels: Readonly<Record<string, string>>): string =>
     .map(([key, value]) => `${key}=${value}`)
     .join(",");
 
-/** Its network namespace on its host. */
+/** Name of the pod's network namespace on its host. */
 export const podNamespace = (pod: { readonly namespace: string; readonly name: string }): string =>
   `${pod.namespace}.${pod.name}`;
 
-/** Creates the namespace and runs ADD; the endpoint's labels are set by the caller, for many pods at once. */
+/** Creates the namespace and runs ADD. The caller sets the endpoints' labels, for many pods in one step. */
 export function addPod(folder: LabFolder, options: LabOptions, plan: LabPlan, pod: NewPod, uid?: string): LabPod {
   const host = new LabHost(folder, pod.node);
   const made = host.run(["ip", "netns", "add", podNamespace(pod)]);
-  const isLeftOver = made.stderr.includes("File exists"); // by a run that was killed
+  const isLeftOver = made.stderr.includes("File exists"); // from an `up` that was killed
   if (isLeftOver) runCni(host, "DEL", options, plan, pod, uid);
   else if (made.code !== 0) throw new Error(`pod ${podTitle(pod)} on ${pod.node}: ${made.stderr.trim()}`);
   host.run(["ip", "-n", podNamespace(pod), "link", "set", "lo", "up"]);
-  const added = addAsRuntimesDo((command) => runCni(host, command, options, plan, pod, uid));
+  const added = addWithRetry((command) => runCni(host, command, options, plan, pod, uid));
   if (added.code !== 0) {
     host.run(["ip", "netns", "del", podNamespace(pod)]);
     throw new Error(`pod ${podTitle(pod)} on ${pod.node}: ${cniFault(added.stdout, added.stderr)}`);
@@ -60,16 +59,16 @@ export function deletePod(folder: LabFolder, options: LabOptions, plan: LabPlan,
   host.run(["ip", "netns", "del", podNamespace(pod)]);
 }
 
-/** A node that is too busy to answer says so: runtimes take back what may be half done, and ask again. */
-export function addAsRuntimesDo(run: (command: "ADD" | "DEL") => Finished): Finished {
-  for (let tries = 1; ; tries++) {
+/** Retries ADD after "try again later", with a DEL in between, like container runtimes. */
+export function addWithRetry(run: (command: "ADD" | "DEL") => CommandResult): CommandResult {
+  for (let attempt = 1; ; attempt++) {
     const added = run("ADD");
-    if (added.code === 0 || tries === TRIES || faultOf(added.stdout)?.code !== TRY_AGAIN_LATER) return added;
+    if (added.code === 0 || attempt === MAX_ATTEMPTS || faultOf(added.stdout)?.code !== TRY_AGAIN_LATER) return added;
     run("DEL");
   }
 }
 
-/** The endpoint's name as the plugin stores it: segments joined by `-`, an inner `-` doubled. */
+/** The endpoint's name in the datastore: segments joined by `-`, each `-` inside a segment doubled. */
 export function endpointName(pod: NewPod): string {
   const double = (text: string) => text.replaceAll("-", "--");
   return `${double(pod.node)}-k8s-${double(pod.name)}-eth0`;
@@ -92,7 +91,7 @@ function runCni(host: LabHost, command: "ADD" | "DEL", options: LabOptions, plan
   });
 }
 
-/** The network configuration an operator would put into /etc/cni/net.d. */
+/** The content of a file in /etc/cni/net.d. */
 function networkConfig(options: LabOptions, plan: LabPlan, node: string): object {
   return {
     name: "calico-lab",
@@ -120,7 +119,7 @@ const containerId = (pod: NewPod): string =>
 
 function cniFault(stdout: string, stderr: string): string {
   const fault = faultOf(stdout);
-  if (fault === undefined) return stderr.trim() || stdout.trim() || "the plugin said nothing";
+  if (fault === undefined) return stderr.trim() || stdout.trim() || "the plugin printed no error";
   return [fault.msg, fault.details].filter(Boolean).join(": ");
 }
 

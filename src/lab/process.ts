@@ -1,5 +1,5 @@
-// Processes of a lab: started into the background with a log and a pid file, recognised again later by pid and start
-// time (a pid alone may have been given to somebody else), and ended for certain.
+// Starts, finds and stops the background processes of a lab. Each has a log file and a pid file with its start time, because the
+// kernel reuses pids.
 import { spawn } from "node:child_process";
 import {
   closeSync,
@@ -17,7 +17,7 @@ import { type ProcessIdentity, isRunning, startTimeOf } from "../lib/process/pro
 import { delay } from "../lib/retry.ts";
 import { HOST_DATASTORE, LAB_ROOT, type LabFolder } from "./folder.ts";
 
-/** Starts a command detached from us; its output goes to its log. */
+/** Starts a detached command; its output goes to its log. */
 export function startProcess(
   folder: LabFolder,
   name: string,
@@ -30,7 +30,7 @@ export function startProcess(
   try {
     const [file, ...args] = command;
     const child = spawn(file, args, { detached: true, stdio: ["ignore", out, out], env: { ...environment } });
-    child.on("error", () => {}); // a missing program shows as a process that is not there
+    child.on("error", () => {}); // findProcess then finds no process
     child.unref();
     if (child.pid === undefined) throw new Error(`cannot start ${file}`);
     const identity = { pid: child.pid, startTime: startTimeOf(child.pid) ?? "gone" };
@@ -41,7 +41,7 @@ export function startProcess(
   }
 }
 
-/** The process of that name if it still runs. */
+/** Returns undefined if the process does not run. */
 export function findProcess(folder: LabFolder, name: string): ProcessIdentity | undefined {
   let text: string;
   try {
@@ -54,17 +54,17 @@ export function findProcess(folder: LabFolder, name: string): ProcessIdentity | 
   return isRunning(identity) ? identity : undefined;
 }
 
-/** Named network namespaces as a process sees them: names made on a host exist in its mount namespace only. */
-export const namespacesSeenBy = (pid: number): string => join("/proc", String(pid), "root/run/netns");
+/** The folder of named network namespaces in a process's mount namespace: a host's names exist only there. */
+export const namespaceFolderOf = (pid: number): string => join("/proc", String(pid), "root/run/netns");
 
-/** SIGTERM, then SIGKILL when it does not go. */
+/** Sends SIGTERM, and SIGKILL after `graceMs`. */
 export async function stopProcess(folder: LabFolder, name: string, graceMs: number): Promise<void> {
   const identity = findProcess(folder, name);
-  if (identity !== undefined) await endProcesses([identity], graceMs);
+  if (identity !== undefined) await stopProcesses([identity], graceMs);
   rmSync(folder.pidFile(name), { force: true });
 }
 
-export async function endProcesses(identities: readonly ProcessIdentity[], graceMs: number): Promise<void> {
+export async function stopProcesses(identities: readonly ProcessIdentity[], graceMs: number): Promise<void> {
   for (const signal of ["SIGTERM", "SIGKILL"] as const) {
     for (const identity of identities) if (isRunning(identity)) signalProcess(identity.pid, signal);
     const deadline = performance.now() + (signal === "SIGTERM" ? graceMs : 5000);
@@ -79,13 +79,13 @@ function signalProcess(pid: number, signal: NodeJS.Signals): void {
   try {
     process.kill(pid, signal);
   } catch {
-    // it ended between the look and the signal
+    // it has exited meanwhile
   }
 }
 
 /**
- * Every process in one of these network namespaces, whoever started it, and every one that sees the lab's shared folder
- * as its host's datastore: a pod's program is still found when all of its host was killed.
+ * Returns all processes in these network namespaces, and all that have the lab's shared folder mounted as the host's
+ * datastore. The latter finds programs of pods even if their host was killed.
  */
 export function processesOf(folder: LabFolder, namespaces: ReadonlySet<string>): ProcessIdentity[] {
   return readdirSync("/proc")
@@ -99,13 +99,13 @@ export function processesOf(folder: LabFolder, namespaces: ReadonlySet<string>):
 }
 
 function isMountedIn(folder: LabFolder, pid: number): boolean {
-  const source = folder.shared.slice(dirname(LAB_ROOT).length); // /var/lib may be a file system of its own
+  const source = folder.shared.slice(dirname(LAB_ROOT).length); // /var/lib may be a separate file system
   try {
     return parseMountinfo(readFileSync(`/proc/${pid}/mountinfo`, "utf8")).some(
       ({ root, mountPoint }) => mountPoint === HOST_DATASTORE && root.endsWith(source),
     );
   } catch {
-    return false; // ended meanwhile
+    return false; // exited meanwhile
   }
 }
 
@@ -113,24 +113,24 @@ export function namespaceOf(pid: number, kind: "net" | "mnt" = "net"): string {
   try {
     return readlinkSync(`/proc/${pid}/ns/${kind}`);
   } catch {
-    return ""; // ended meanwhile
+    return ""; // exited meanwhile
   }
 }
 
-/** Whether a host's first process has become what it stays. Until then it sees the machine's own files and names. */
-export function isSettled(pid: number): boolean {
+/** Whether a host's holder has finished the setup script. Until then, it sees the machine's files and namespaces. */
+export function isHostReady(pid: number): boolean {
   try {
     return readFileSync(`/proc/${pid}/cmdline`, "utf8") === "sleep\0infinity\0";
   } catch {
-    return false; // ended meanwhile
+    return false; // exited meanwhile
   }
 }
 
-/** What was started for a lab by name and still runs. */
+/** Returns the running processes that have a pid file. */
 export function recordedProcesses(folder: LabFolder): ProcessIdentity[] {
   try {
     return readdirSync(join(folder.path, "pid")).flatMap((name) => findProcess(folder, name) ?? []);
   } catch {
-    return []; // nothing was started yet
+    return []; // no process has been started
   }
 }

@@ -1,5 +1,5 @@
-// What runs on a lab's hosts: the real calico-node, stock BIRD on routers, and etcd where it was asked for. Each gets
-// the environment an operator would give it and nothing else.
+// Starts the programs of a lab's hosts: the real calico-node, BIRD on routers, and etcd if it is the datastore. Each has only
+// the environment that an operator would set.
 import { existsSync, realpathSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import type { LabFolder } from "./folder.ts";
@@ -9,18 +9,18 @@ import type { LabOptions } from "./options.ts";
 import { type LabPlan, type PlannedNode, type PlannedRouter, POD_CIDR } from "./plan.ts";
 import { findProcess, startProcess } from "./process.ts";
 
-/** The administrator's, as every node with a kubelet has it. */
+/** Administrator's kubeconfig on nodes with a kubelet. */
 const NODE_KUBECONFIG = "/etc/kubernetes/admin.kubeconfig";
-/** Seen by every host: the folder they share. */
+/** The shared folder, as mounted in each host. */
 const SHARED = "/var/lib/calico/datastore";
 export const SQLITE_PATH = `${SHARED}/calico.db`;
 export const ADMIN_KUBECONFIG = "admin.kubeconfig";
-/** @param node whose objects alone the token may write; absent for an account that is not limited to a node */
+/** @param node the only node whose objects the token may write; absent if the account is not limited to a node */
 export const accountKubeconfig = (account: string, node?: string): string =>
   `${account}${node === undefined ? "" : `.${node}`}.kubeconfig`;
 const ETCD_PORT = 2379;
 
-/** A role of this build: beside the executable, or in dist/ when we run from source. */
+/** Path of a program of this build: next to the executable, or in dist/ if run from source. */
 export function rolePath(role: string): string {
   const folders = [dirname(realpathSync(process.execPath)), join(import.meta.dir, "../../dist")];
   const path = folders.map((folder) => join(folder, role)).find((candidate) => existsSync(candidate));
@@ -28,7 +28,7 @@ export function rolePath(role: string): string {
   return path;
 }
 
-/** How every program of the lab finds the datastore. */
+/** Environment variables that select the datastore. */
 export function datastoreEnvironment(options: LabOptions, plan: LabPlan): Record<string, string> {
   if (options.datastore === "sqlite") return { DATASTORE_TYPE: "sqlite", CALICO_SQLITE_PATH: SQLITE_PATH };
   if (options.datastore === "kubernetes")
@@ -39,7 +39,7 @@ export function datastoreEnvironment(options: LabOptions, plan: LabPlan): Record
   return { DATASTORE_TYPE: "etcdv3", ETCD_ENDPOINTS: `http://${controlAddress(plan)}:${ETCD_PORT}` };
 }
 
-/** The same for a program that has an account of its own in the manifest. */
+/** The same for a program with its own service account in the manifest. */
 export const kubernetesAccount = (account: string, node?: string): { DATASTORE_TYPE: string; KUBECONFIG: string } => ({
   DATASTORE_TYPE: "kubernetes",
   KUBECONFIG: `${SHARED}/${accountKubeconfig(account, node)}`,
@@ -72,7 +72,7 @@ export function nodeEnvironment(options: LabOptions, plan: LabPlan, node: Planne
   };
 }
 
-/** @param settings what `set` changed in its environment */
+/** @param settings variables set by `calico lab set` */
 export function startNode(
   folder: LabFolder,
   options: LabOptions,
@@ -100,7 +100,7 @@ export function startRouter(folder: LabFolder, router: PlannedRouter): void {
 export function startEtcd(folder: LabFolder, plan: LabPlan): void {
   if (findProcess(folder, "etcd") !== undefined) return;
   const url = `http://${controlAddress(plan)}:${ETCD_PORT}`;
-  const peer = "http://127.0.0.1:2380"; // of the fabric's own loopback
+  const peer = "http://127.0.0.1:2380"; // the loopback of the fabric's namespace
   const command = ["etcd", "--data-dir", join(folder.path, "etcd"), "--listen-client-urls", url];
   const more = ["--advertise-client-urls", url, "--listen-peer-urls", peer, "--initial-advertise-peer-urls", peer];
   const rest = ["--initial-cluster", `default=${peer}`, "--unsafe-no-fsync", "--log-level", "error"];
@@ -112,7 +112,7 @@ export function startEtcd(folder: LabFolder, plan: LabPlan): void {
   );
 }
 
-/** A top-of-rack router as its owner would write it: eBGP to each neighbour, everything learned is passed on. */
+/** Configuration of a top-of-rack router: eBGP to each neighbour, all learned routes are announced. */
 function routerConfig(router: PlannedRouter): string {
   const neighbours = router.neighbours.map(({ address, asNumber }, i) => {
     const family = address.includes(":") ? "ipv6" : "ipv4";

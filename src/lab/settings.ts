@@ -1,4 +1,4 @@
-// Changes what calico-node on a host is told, and starts it again with that.
+// Changes the environment of calico-node on a host, and restarts it.
 import type { Lab } from "./lab.ts";
 import { InvalidRequest } from "./options.ts";
 import { stopProcess } from "./process.ts";
@@ -6,12 +6,12 @@ import { startNode } from "./programs.ts";
 import { untilReady } from "./readiness.ts";
 
 const STOP_WITHIN_MS = 10_000;
-/** A node that comes back waits for its neighbours first. */
+/** After a restart, readiness may wait for BGP peers. */
 const READY_WITHIN_MS = 60_000;
 
 /**
- * @param words `NAME=value`; with an empty value the name is as in the lab's plan again
- * @throws when it is to be waited for, and the node ends or is not ready in time
+ * @param words `NAME=value`; an empty value restores the value of the lab's plan
+ * @throws if `wait` is set and calico-node exits or is not ready in time
  */
 export async function changeSettings(
   lab: Lab,
@@ -21,11 +21,13 @@ export async function changeSettings(
 ): Promise<void> {
   if (lab.cluster !== undefined)
     throw new InvalidRequest(
-      "set: in a Kubernetes cluster the DaemonSet has calico-node's environment: calico lab kubectl set env -n kube-system daemonset/calico-node NAME=VALUE",
+      "set: in a Kubernetes cluster, change the DaemonSet instead: calico lab kubectl set env -n kube-system daemonset/calico-node NAME=VALUE",
     );
   const node = lab.plan.nodes.find((each) => each.name === name);
   if (node === undefined || words.length === 0)
-    throw new InvalidRequest(`set NODE NAME=VALUE …; nodes are ${lab.plan.nodes.map((each) => each.name).join(", ")}`);
+    throw new InvalidRequest(
+      `usage: set NODE NAME=VALUE …; nodes: ${lab.plan.nodes.map((each) => each.name).join(", ")}`,
+    );
   const settings = { ...lab.record.settings?.[name] };
   for (const word of words) {
     const [, key, value] = /^([A-Z][A-Z0-9_]*)=(.*)$/s.exec(word) ?? [];

@@ -1,4 +1,4 @@
-// What stands and what does not, per host.
+// Reports the state of each host.
 import { alignColumns } from "../lib/terminal/table.ts";
 import type { Lab } from "./lab.ts";
 import { whyNotReady } from "./readiness.ts";
@@ -21,11 +21,12 @@ export async function labStatus(lab: Lab): Promise<HostStatus[]> {
       addresses: planned.interfaces.flatMap((nic) => nic.addresses),
       pods: lab.record.pods.filter((pod) => pod.node === planned.name).length,
     };
-    if (host.holder === undefined) return { ...base, state: "down", detail: "the host is gone; calico lab up" };
+    if (host.holder === undefined)
+      return { ...base, state: "down", detail: "the host does not run; start it with calico lab up" };
     const isRouter = lab.plan.routers.some((router) => router.name === planned.name);
     if (isRouter) {
-      const runs = host.program("bird") !== undefined;
-      return { ...base, state: runs ? "ready" : "not ready", detail: runs ? "bird runs" : "bird is not running" };
+      const isRunning = host.program("bird") !== undefined;
+      return { ...base, state: isRunning ? "ready" : "not ready", detail: `bird is ${isRunning ? "" : "not "}running` };
     }
     const fault = whyNotReady(lab, planned.name);
     return { ...base, state: fault === undefined ? "ready" : "not ready", detail: fault ?? "" };

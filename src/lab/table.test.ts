@@ -34,8 +34,8 @@ for (const { line, args, flags, rest } of accepted)
   });
 
 const refused: readonly (readonly [line: string, message: string, hint?: string])[] = [
-  ["down other", 'unexpected argument "other"', "A lab is named with --name other"],
-  ["heal foo", 'unexpected argument "foo"', "A lab is named with --name foo"],
+  ["down other", 'unexpected argument "other"', "To select a lab, use --name other"],
+  ["heal foo", 'unexpected argument "foo"', "To select a lab, use --name foo"],
   ["up --output json", "unknown flag --output"],
   ["down --nodes 3", "unknown flag --nodes"],
   ["status -f x", "unknown flag -f"],
@@ -53,14 +53,14 @@ const refused: readonly (readonly [line: string, message: string, hint?: string]
   ["apply", "--filename is missing"],
   ["break link node1 eth0 eth1", 'unexpected argument "eth1"'],
   ["break linx node1", 'unknown command "linx"', "Did you mean link?"],
-  ["matrix -- x", 'unexpected argument "x"', "A lab is named with --name x"],
+  ["matrix -- x", 'unexpected argument "x"', "To select a lab, use --name x"],
   ["upp", 'unknown command "upp"', "Did you mean up?"],
   ["ls", 'unknown command "ls"'],
   ["shell", 'unknown command "shell"'],
   ["ssh", 'unknown command "ssh"'],
 ];
 for (const [line, message, hint] of refused)
-  test(`${line} is refused`, () => {
+  test(`${line} is rejected`, () => {
     const result = parsed(line);
     if (result.type !== "error") throw new Error(result.type);
     expect({ message: result.error.message, hint: result.error.hint }).toEqual({ message, hint });

@@ -1,4 +1,4 @@
-// The commands of `calico lab`. Handlers are in commands/ and are loaded when their command runs.
+// Declares the commands of `calico lab`. Handlers are in commands/ and are loaded when their command runs.
 import {
   type Argument,
   type Call,
@@ -17,8 +17,8 @@ export type LabCall<G extends Grammar> = Call<G, typeof GLOBAL_FLAGS>;
 
 const command = commandsWith(GLOBAL_FLAGS);
 
-/** A word that does not belong there is probably the name of a lab: `down other` must not remove the default lab. */
-const extraArgumentHint = (word: string): string => `A lab is named with --name ${word}`;
+/** An unexpected argument is probably the name of a lab: `down other` must not remove the default lab. */
+const extraArgumentHint = (word: string): string => `To select a lab, use --name ${word}`;
 
 /** The handlers report a missing name with the names that the lab has. */
 const NODE = { name: "NODE", about: "name of a host", isCheckedByCommand: true } as const satisfies Argument;
@@ -310,7 +310,7 @@ export const LAB: Command = {
       commands: [
         command({
           name: "link",
-          about: "Pull the plug of an interface.",
+          about: "Disconnect an interface.",
           ...breakLinkGrammar,
           examples: [{ line: "node2", about: "Disconnect eth0 of node2." }],
           load: async () => ({ run: (await import("./commands/break.ts")).breakLink }),

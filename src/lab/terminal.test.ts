@@ -41,7 +41,7 @@ test("a step that fails prints no progress afterwards", async () => {
   }
 });
 
-/** What a step and a coloured word write to a real terminal. */
+/** Returns the output of a step and a coloured word on a real terminal. */
 function onTerminal(environment: Readonly<Record<string, string>>): string {
   const program = `
     const { openTerminal, paint } = await import(${JSON.stringify(join(import.meta.dir, "terminal.ts"))});

@@ -1,4 +1,4 @@
-// Output of the lab: steps with their duration, colours. Every write is synchronous, so that the output is
+// Prints the output of `calico lab`: steps with their duration, in colour. Writes are synchronous, so that the output is
 // complete when a later step fails. A reader that closes its pipe does not end the command.
 import { isatty } from "node:tty";
 import { canEraseLine, usesColour } from "../lib/terminal/colour.ts";
@@ -7,14 +7,14 @@ import { writeAll } from "../lib/files/write-all.ts";
 
 export interface Terminal {
   readonly colour: boolean;
-  /** In characters. */
+  /** Width in characters. */
   readonly width: number;
   line(text?: string): void;
   /** Runs a step and prints its name and duration; while it runs, its elapsed time. */
   step<T>(what: string, work: () => T | Promise<T>): Promise<T>;
 }
 
-const USUAL_WIDTH = 120;
+const DEFAULT_WIDTH = 120;
 /** How often a step that is still running is reported: on a terminal in its own line, otherwise in a line of its own. */
 const TERMINAL_PROGRESS_MS = 1000;
 const LOG_PROGRESS_MS = 10_000;
@@ -39,7 +39,7 @@ export function openTerminal(options: TerminalOptions = {}): Terminal {
   const lineStart = rewritesLine ? "\r\x1b[K" : "";
   return {
     colour,
-    width: (isTerminal && fd === 1 ? process.stdout.columns : 0) || USUAL_WIDTH,
+    width: (isTerminal && fd === 1 ? process.stdout.columns : 0) || DEFAULT_WIDTH,
     line: (text = "") => write(`${text}\n`),
     async step(what, work) {
       const started = performance.now();

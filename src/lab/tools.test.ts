@@ -3,20 +3,20 @@ import { DEFAULT_OPTIONS } from "./options.ts";
 import { requireTools, toolsOf } from "./tools.ts";
 
 const cases = [
-  { name: "routes by BGP", options: {}, wants: ["bird"], wantsNot: ["etcd", "ipset"] },
-  { name: "an overlay", options: { backend: "vxlan" }, wants: ["ip"], wantsNot: ["bird"] },
-  { name: "an overlay behind routers", options: { backend: "vxlan", topology: "racks" }, wants: ["bird"] },
-  { name: "iptables", options: { dataplane: "iptables" }, wants: ["iptables-restore", "ipset"] },
-  { name: "etcd", options: { datastore: "etcd" }, wants: ["etcd"], wantsNot: ["openssl"] },
+  { name: "BGP", options: {}, includes: ["bird"], excludes: ["etcd", "ipset"] },
+  { name: "an overlay", options: { backend: "vxlan" }, includes: ["ip"], excludes: ["bird"] },
+  { name: "an overlay behind routers", options: { backend: "vxlan", topology: "racks" }, includes: ["bird"] },
+  { name: "iptables", options: { dataplane: "iptables" }, includes: ["iptables-restore", "ipset"] },
+  { name: "etcd", options: { datastore: "etcd" }, includes: ["etcd"], excludes: ["openssl"] },
 ] as const;
-for (const { name, options, wants, ...rest } of cases)
-  test(`a lab with ${name} asks for what it runs`, () => {
+for (const { name, options, includes, ...rest } of cases)
+  test(`a lab with ${name} requires its programs`, () => {
     const tools: readonly string[] = toolsOf({ ...DEFAULT_OPTIONS, ...options });
-    expect(tools).toEqual(expect.arrayContaining([...wants]));
-    for (const tool of "wantsNot" in rest ? rest.wantsNot : []) expect(tools).not.toContain(tool);
+    expect(tools).toEqual(expect.arrayContaining([...includes]));
+    for (const tool of "excludes" in rest ? rest.excludes : []) expect(tools).not.toContain(tool);
   });
 
-test("what is missing is named with the packages that hold it", () => {
+test("the error names missing programs and their packages", () => {
   expect(() => requireTools(["ip", "bird", "ipset"], (tool) => tool === "ipset")).toThrow(
     "ip, bird not installed: apt-get install --no-install-recommends iproute2 bird2",
   );

@@ -1,5 +1,4 @@
-// Programs of the machine that a lab runs, and which Debian package holds each: what is missing is said before anything
-// is made, not by a host that never becomes ready.
+// Checks that the programs a lab needs are installed, before anything is created, and names the Debian packages of missing ones.
 import { baseEnvironment } from "./host.ts";
 import type { LabOptions } from "./options.ts";
 
@@ -28,9 +27,9 @@ export function toolsOf(options: LabOptions): readonly Tool[] {
   return ["nsenter", "mount", "hostname", "ip", ...routing, ...filter, ...datastore[options.datastore]];
 }
 
-/** @throws naming those that are not installed */
-export function requireTools(tools: readonly Tool[], isThere: (tool: Tool) => boolean = isInstalled): void {
-  const missing = tools.filter((tool) => !isThere(tool));
+/** @throws an error that names missing programs and their packages */
+export function requireTools(tools: readonly Tool[], isAvailable: (tool: Tool) => boolean = isInstalled): void {
+  const missing = tools.filter((tool) => !isAvailable(tool));
   if (missing.length === 0) return;
   const packages = [...new Set(missing.map((tool) => PACKAGE[tool]))].join(" ");
   throw new Error(`${missing.join(", ")} not installed: apt-get install --no-install-recommends ${packages}`);

@@ -1,5 +1,5 @@
-// Brings a lab up, step by step. Every step looks at what is there first, so that running it again finishes what a
-// killed run began and changes nothing in a lab that stands.
+// Creates a lab, step by step. Each step creates only what is missing, so that running `up` again completes an interrupted run,
+// and changes nothing in a complete lab.
 import { readFileSync } from "node:fs";
 import { API_VERSION, type Resource } from "../model/index.ts";
 import { NetworkNamespace, openRtnetlink } from "../kernel/index.ts";
@@ -7,34 +7,34 @@ import { cidrLength, type IpAddress, parseAddress, parseNetwork } from "../lib/i
 import { delay } from "../lib/retry.ts";
 import { buildFabric, connectHost } from "./fabric.ts";
 import { LabFolder, type LabPod, type NewPod } from "./folder.ts";
-import { labPatience, LabHost } from "./host.ts";
+import { timeoutFactor, LabHost } from "./host.ts";
 import { addClusterPods, deleteClusterPod } from "./kubernetes/pods.ts";
-import { addApiPods, deleteApiPod, obtainApi, startApi, startControllers } from "./kubernetes/fake-kubelet.ts";
+import { addApiPods, deleteApiPod, buildApiPrograms, startApi, startControllers } from "./kubernetes/fake-kubelet.ts";
 import { Lab } from "./lab.ts";
 import { lockLab } from "./lock.ts";
 import { type LabOptions, InvalidRequest } from "./options.ts";
 import { addPod, deletePod, endpointName } from "./pods.ts";
 import { rolePath, startEtcd, startNode, startRouter } from "./programs.ts";
 import { untilReady } from "./readiness.ts";
-import { endOrphans, lostPods } from "./revive.ts";
+import { stopOrphans, missingPods } from "./recover-hosts.ts";
 import { counted, type Terminal } from "./terminal.ts";
 import { requireTools, toolsOf } from "./tools.ts";
 
-/** A machine that emulates another takes its time: CALICO_LAB_PATIENCE multiplies every wait. */
-const READY_WAIT_MS = 30_000 * labPatience();
+/** CALICO_LAB_PATIENCE multiplies timeouts, for slow machines. */
+const READY_WAIT_MS = 30_000 * timeoutFactor();
 
 export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> {
-  rolePath("calico-node"); // fails early when nothing is built
+  rolePath("calico-node"); // fails early if nothing is built
   requireTools(toolsOf(options));
-  // Loaded only for it: nothing else of the lab needs Kubernetes' programs.
+  // loaded on demand
   const kubernetes = options.kubelets ? await import("./kubernetes/up.ts") : undefined;
-  kubernetes?.refuseHalfReady(options);
+  kubernetes?.checkPrerequisites(options);
   const folder = new LabFolder(options.name);
   using _ = await lockLab(folder);
   const existing = folder.read();
   if (existing !== undefined && JSON.stringify(existing.options) !== JSON.stringify(options))
     throw new InvalidRequest(
-      `lab ${options.name} is there with ${differences(existing.options, options)}; calico lab down --name ${options.name}, or another --name`,
+      `lab ${options.name} already exists with ${differences(existing.options, options)}; remove it with calico lab down --name ${options.name}, or use another --name`,
     );
   folder.create();
   const lab = new Lab(folder, existing ?? { options, pods: [], faults: [] });
@@ -47,11 +47,11 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
     return lab;
   }
 
-  if (options.datastore === "kubernetes") await obtainApi(terminal);
+  if (options.datastore === "kubernetes") await buildApiPrograms(terminal);
   await terminal.step(
     `${counted(hosts.length, "host")} on ${counted(lab.plan.segments.length, "network")}, topology ${options.topology}`,
     async () => {
-      await endOrphans(folder, hosts);
+      await stopOrphans(folder, hosts);
       buildFabric(folder, lab.plan);
       for (const host of hosts) connectHost(folder, host);
       await Promise.all(hosts.map((host) => new LabHost(folder, host.name).start()));
@@ -60,10 +60,10 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
   await terminal.step(`datastore ${options.datastore}`, async () => {
     if (options.datastore === "etcd") startEtcd(folder, lab.plan);
     if (options.datastore === "kubernetes") await startApi(lab);
-    // A SQLite datastore is created by the first write, here or of a node.
+    // A SQLite datastore is created by the first write.
     if (options.datastore !== "sqlite")
       await eventually(
-        "the datastore answers",
+        "the datastore responds",
         () => lab.calicoctl(["get", "ippools", "-o", "json"]),
         folder.log("etcd"),
       );
@@ -76,29 +76,29 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
     labelNodes(lab);
     if (options.datastore === "kubernetes") startControllers(lab);
   });
-  const lost = lostPods(lab);
-  for (const pod of lost) removePod(lab, pod);
-  const wanted = [...plannedPods(lab), ...lost.filter((pod) => !isPlanned(lab, pod))];
+  const missing = missingPods(lab);
+  for (const pod of missing) removePod(lab, pod);
+  const wanted = [...plannedPods(lab), ...missing.filter((pod) => !isPlanned(lab, pod))];
   if (wanted.length > 0)
     await terminal.step(`${counted(wanted.length, "pod")} through the CNI plugin`, () => addPods(lab, wanted));
-  if (lab.record.pods.length > 0) await terminal.step("routes between the hosts", () => untilRouted(lab));
+  if (lab.record.pods.length > 0) await terminal.step("routes between the hosts", () => waitForRoutes(lab));
   return lab;
 }
 
-/** What a lab that is there has otherwise than it is asked for. */
-function differences(there: LabOptions, asked: LabOptions): string {
+/** Describes how the options of an existing lab differ from the requested ones. */
+function differences(existing: LabOptions, requested: LabOptions): string {
   const words: Record<string, string> = { podsPerNode: "pods", kubelets: "kubernetes" };
-  return (Object.keys(asked) as (keyof LabOptions)[])
-    .filter((key) => there[key] !== asked[key])
-    .map((key) => `${words[key] ?? key} ${there[key]} instead of ${asked[key]}`)
+  return (Object.keys(requested) as (keyof LabOptions)[])
+    .filter((key) => existing[key] !== requested[key])
+    .map((key) => `${words[key] ?? key} ${existing[key]} instead of ${requested[key]}`)
     .join(", ");
 }
 
 /**
- * Every host has learned a way to every pod. With BGP a rack's way out is one: its router knows the rest. An overlay needs
- * its own routes on the nodes, and of the routers only that they have learned the ways between the nodes.
+ * Waits until every host has a route to every pod. With BGP, a node of a rack needs only its default route, because the router
+ * has the others. With an overlay, the nodes need routes to pods, and the routers only routes to the nodes.
  */
-async function untilRouted(lab: Lab): Promise<void> {
+async function waitForRoutes(lab: Lab): Promise<void> {
   const pods = lab.record.pods.flatMap((pod) => pod.addresses.map(parseAddress));
   const nodes = lab.plan.nodes.flatMap(({ interfaces }) =>
     interfaces.flatMap((nic) => nic.addresses.map((network) => parseNetwork(network).address)),
@@ -106,11 +106,12 @@ async function untilRouted(lab: Lab): Promise<void> {
   const isRack = lab.options.topology === "racks";
   const isOverlay = lab.options.backend === "vxlan";
   const deadline = performance.now() + READY_WAIT_MS;
-  for (const { name } of isRack ? lab.plan.routers : []) await untilWays(lab, name, isOverlay ? nodes : pods, deadline);
-  for (const { name } of lab.plan.nodes) await untilWays(lab, name, pods, deadline, isRack && !isOverlay);
+  for (const { name } of isRack ? lab.plan.routers : [])
+    await waitForHostRoutes(lab, name, isOverlay ? nodes : pods, deadline);
+  for (const { name } of lab.plan.nodes) await waitForHostRoutes(lab, name, pods, deadline, isRack && !isOverlay);
 }
 
-async function untilWays(
+async function waitForHostRoutes(
   lab: Lab,
   host: string,
   addresses: readonly IpAddress[],
@@ -130,7 +131,7 @@ async function untilWays(
   }
 }
 
-/** Adds pods that are not there yet; where no API tells of them, their endpoints get labels and profiles from here. */
+/** Adds missing pods. Without a Kubernetes API, also sets the labels and profiles of their endpoints. */
 export function addPods(lab: Lab, wanted: readonly NewPod[]): void {
   const { cluster } = lab;
   if (cluster !== undefined) return addClusterPods(cluster, wanted);
@@ -142,7 +143,7 @@ export function addPods(lab: Lab, wanted: readonly NewPod[]): void {
   lab.apply(namespaceProfiles(missing));
   const added = missing.map((pod) => addPod(lab.folder, lab.options, lab.plan, pod));
   labelEndpoints(lab, missing);
-  // Only now: one that is in the record is whole.
+  // last, because a pod in the record must be complete
   lab.update({ pods: [...lab.record.pods, ...added] });
 }
 
@@ -154,7 +155,7 @@ export function removePod(lab: Lab, pod: LabPod): void {
   lab.update({ pods: lab.record.pods.filter((each) => each !== pod) });
 }
 
-/** What a cluster's controllers do when a namespace appears: a profile that allows and carries the labels. */
+/** Creates the profiles that a cluster's controllers would create: they allow all traffic and apply the namespace's labels. */
 function namespaceProfiles(pods: readonly NewPod[]): Resource[] {
   return [...new Set(pods.map((pod) => pod.namespace))].map((namespace) => ({
     apiVersion: API_VERSION,
@@ -190,7 +191,7 @@ function labelEndpoints(lab: Lab, pods: readonly NewPod[]): void {
   lab.apply(changed);
 }
 
-/** What an operator says of nodes once they are there. */
+/** Sets node labels and route reflector IDs, like an operator. */
 function labelNodes(lab: Lab): void {
   for (const { name, labels, reflectorClusterId } of lab.plan.nodes) {
     for (const [key, value] of Object.entries(labels))
@@ -223,7 +224,8 @@ async function eventually(what: string, attempt: () => unknown, log: string): Pr
       attempt();
       return;
     } catch (error) {
-      if (performance.now() > deadline) throw new Error(`waited in vain: ${what} (${readTail(log)})`, { cause: error });
+      if (performance.now() > deadline)
+        throw new Error(`timed out waiting until ${what} (${readTail(log)})`, { cause: error });
       await delay(50);
     }
   }

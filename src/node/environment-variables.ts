@@ -33,7 +33,10 @@ const METHODS =
   "`first-found`, `interface=REGEX`, `skip-interface=REGEX`, `cidr=CIDR`, `can-reach=HOST` or `kubernetes-internal-ip`";
 
 export const NODE_VARIABLES: EnvironmentTable = {
-  NODENAME: { meaning: "Name of the node. If unset: HOSTNAME, otherwise the host name of the operating system." },
+  NODENAME: {
+    meaning:
+      "Name of the node. If unset: the name in CALICO_NODENAME_FILE, otherwise HOSTNAME, otherwise the host name of the operating system.",
+  },
   HOSTNAME: { meaning: "Name of the node, if NODENAME is unset." },
   CALICO_NODENAME_FILE: {
     meaning: "File to which the name of the node is written.",

@@ -8,7 +8,7 @@ import { down } from "../../src/lab/down.ts";
 import { LAB_ROOT } from "../../src/lab/folder.ts";
 import type { Lab } from "../../src/lab/lab.ts";
 import { DEFAULT_OPTIONS } from "../../src/lab/options.ts";
-import { namespacesSeenBy } from "../../src/lab/process.ts";
+import { namespaceFolderOf } from "../../src/lab/process.ts";
 import { openTerminal } from "../../src/lab/terminal.ts";
 import { up } from "../../src/lab/up.ts";
 
@@ -52,7 +52,7 @@ function noteSpaces(lab: Lab): number {
   const pods = lab.hostNames.flatMap((host) => {
     const holder = lab.host(host).holder?.pid ?? 0;
     spaces.add(inode(`/proc/${holder}/ns/mnt`));
-    const names = namespacesSeenBy(holder);
+    const names = namespaceFolderOf(holder);
     return folder(names).map((pod) => inode(join(names, pod)));
   });
   for (const pod of pods) spaces.add(pod);

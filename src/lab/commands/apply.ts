@@ -1,4 +1,4 @@
-// calico lab apply: calicoctl apply on the first node.
+// Implements `calico lab apply`: runs calicoctl apply on the first node.
 import { readFileSync } from "node:fs";
 import { Lab } from "../lab.ts";
 import { InvalidRequest } from "../options.ts";
@@ -17,6 +17,6 @@ function readText(file: string): string {
     return readFileSync(file === "-" ? 0 : file, "utf8");
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
-    throw new InvalidRequest(`${file}: ${code === "ENOENT" ? "there is no such file" : message}`);
+    throw new InvalidRequest(`${file}: ${code === "ENOENT" ? "no such file" : message}`);
   }
 }

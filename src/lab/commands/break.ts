@@ -1,4 +1,4 @@
-// calico lab break: one handler for each kind of fault.
+// Implements `calico lab break`, with one handler for each kind of fault.
 import { breakLab, type FaultKind } from "../faults.ts";
 import { Lab } from "../lab.ts";
 import { lockExisting } from "../lock.ts";
@@ -7,20 +7,20 @@ import { openTerminal } from "../terminal.ts";
 import { requestedLab } from "./requested-lab.ts";
 
 export const breakLink = ({ flags, args }: LabCall<typeof breakLinkGrammar>): Promise<number> =>
-  cause(flags, "link", args.NODE, args.INTERFACE);
+  inject(flags, "link", args.NODE, args.INTERFACE);
 
 export const breakProcess = ({ flags, args }: LabCall<typeof breakProcessGrammar>): Promise<number> =>
-  cause(flags, "process", args.NODE, args.NAME);
+  inject(flags, "process", args.NODE, args.NAME);
 
 export const breakRules = ({ flags, args }: LabCall<typeof breakNodeGrammar>): Promise<number> =>
-  cause(flags, "rules", args.NODE);
+  inject(flags, "rules", args.NODE);
 
 export const breakRoutes = ({ flags, args }: LabCall<typeof breakNodeGrammar>): Promise<number> =>
-  cause(flags, "routes", args.NODE);
+  inject(flags, "routes", args.NODE);
 
-export const breakDatastore = ({ flags }: LabCall<typeof noGrammar>): Promise<number> => cause(flags, "datastore");
+export const breakDatastore = ({ flags }: LabCall<typeof noGrammar>): Promise<number> => inject(flags, "datastore");
 
-async function cause(
+async function inject(
   flags: { readonly name: string | undefined },
   kind: FaultKind,
   ...where: readonly (string | undefined)[]

@@ -1,4 +1,4 @@
-// calico lab demo: an example with a policy, before and after.
+// Implements `calico lab demo`.
 import { demonstrate } from "../demo.ts";
 import { Lab } from "../lab.ts";
 import { lockExisting } from "../lock.ts";

@@ -1,4 +1,4 @@
-// calico lab down: removes a lab completely.
+// Implements `calico lab down`.
 import { down } from "../down.ts";
 import { listLabs } from "../folder.ts";
 import { labTitle } from "../next-steps.ts";
@@ -10,8 +10,8 @@ export async function run({ flags }: LabCall<typeof noGrammar>): Promise<number>
   const name = requestedLab(flags);
   const terminal = openTerminal();
   const others = listLabs().filter((each) => each !== name);
-  const { wasThere } = await down(name, terminal);
-  const rest = others.length === 0 ? "" : `; there is ${others.join(", ")} (--name)`;
-  terminal.line(wasThere ? `${labTitle(name)} is gone` : `there was no lab ${name}${rest}`);
+  const { existed } = await down(name, terminal);
+  const rest = others.length === 0 ? "" : `; existing labs: ${others.join(", ")} (--name)`;
+  terminal.line(existed ? `removed ${labTitle(name)}` : `lab ${name} does not exist${rest}`);
   return 0;
 }

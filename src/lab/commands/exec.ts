@@ -1,11 +1,11 @@
-// calico lab exec: runs a command on a host or in a pod.
+// Implements `calico lab exec`: runs a command on a host or in a pod.
 import { dirname } from "node:path";
 import { baseEnvironment } from "../host.ts";
 import { Lab } from "../lab.ts";
 import { podNamespace } from "../pods.ts";
 import { datastoreEnvironment, rolePath } from "../programs.ts";
 import type { execGrammar, LabCall } from "../table.ts";
-import { become } from "./become.ts";
+import { runAttached } from "./run-attached.ts";
 import { requestedLab } from "./requested-lab.ts";
 
 export function run({ flags, args, rest }: LabCall<typeof execGrammar>): number {
@@ -22,5 +22,5 @@ export function run({ flags, args, rest }: LabCall<typeof execGrammar>): number 
     ...datastoreEnvironment(lab.options, lab.plan),
     NODENAME: host.name,
   };
-  return become(host.enter(inside), environment);
+  return runAttached(host.enter(inside), environment);
 }

@@ -1,4 +1,4 @@
-// calico lab heal: repairs what `break` broke.
+// Implements `calico lab heal`: repairs the faults of `break`.
 import { healLab } from "../faults.ts";
 import { Lab } from "../lab.ts";
 import { lockExisting } from "../lock.ts";
@@ -10,6 +10,6 @@ export async function run({ flags }: LabCall<typeof noGrammar>): Promise<number>
   const name = requestedLab(flags);
   using _ = await lockExisting(name);
   const done = await healLab(Lab.open(name));
-  openTerminal().line(done.length === 0 ? "nothing is broken" : done.join("\n"));
+  openTerminal().line(done.length === 0 ? "no faults to repair" : done.join("\n"));
   return 0;
 }

@@ -1,4 +1,4 @@
-// calico lab pod add.
+// Implements `calico lab pod add`.
 import { isLabelValue, isQualifiedName } from "../../model/index.ts";
 import { Lab } from "../lab.ts";
 import { lockExisting } from "../lock.ts";
@@ -22,11 +22,13 @@ export async function run({ flags, args }: LabCall<typeof podAddGrammar>): Promi
   addPods(lab, [wanted]);
   const added = lab.pod(`${wanted.namespace}/${wanted.name}`);
   if (flags.node !== undefined && added.node !== flags.node)
-    throw new InvalidRequest(`pod ${podTitle(added)} is on ${added.node} already; calico lab pod del it first`);
+    throw new InvalidRequest(
+      `pod ${podTitle(added)} already exists on ${added.node}; delete it first with calico lab pod del`,
+    );
   const differs = Object.entries(wanted.labels).some(([key, value]) => added.labels[key] !== value);
   if (differs)
     throw new InvalidRequest(
-      `pod ${podTitle(added)} is there already, with labels ${labelText(added.labels) || "none"}; calico lab pod del it first`,
+      `pod ${podTitle(added)} already exists with labels ${labelText(added.labels) || "none"}; delete it first with calico lab pod del`,
     );
   const line = () => `pod ${podTitle(added)} on ${added.node}: ${added.addresses.join(", ")}`;
   printResult(openTerminal(), flags, added, line);

@@ -1,4 +1,4 @@
-// calico lab pod del.
+// Implements `calico lab pod del`.
 import { Lab } from "../lab.ts";
 import { lockExisting } from "../lock.ts";
 import { podTitle } from "../pods.ts";
@@ -13,6 +13,6 @@ export async function run({ flags, args }: LabCall<typeof podDeleteGrammar>): Pr
   const lab = Lab.open(name);
   const pod = lab.pod(args.POD);
   removePod(lab, pod);
-  printResult(openTerminal(), flags, pod, () => `pod ${podTitle(pod)} is gone`);
+  printResult(openTerminal(), flags, pod, () => `deleted pod ${podTitle(pod)}`);
   return 0;
 }

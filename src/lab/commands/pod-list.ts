@@ -1,4 +1,4 @@
-// calico lab pod list. It reads only the record of the lab, so it does not need root.
+// Implements `calico lab pod list`. It reads only the lab's record, so it does not need root.
 import { alignColumns } from "../../lib/terminal/table.ts";
 import { Lab } from "../lab.ts";
 import { DEFAULT_OPTIONS, labName } from "../options.ts";

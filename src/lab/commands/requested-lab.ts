@@ -1,10 +1,10 @@
-// What the commands of the lab have in common: the lab that is named, the privileges they need, and their output.
+// Helpers of all lab commands: the name of the lab, the check for root, and the output format.
 import { DEFAULT_OPTIONS, InvalidRequest, labName } from "../options.ts";
 import type { Terminal } from "../terminal.ts";
 
-/** The name of the lab that a command is for. Only root can work with its namespaces. */
+/** Returns the name of the requested lab. @throws InvalidRequest if the caller is not root, which namespaces require */
 export function requestedLab(flags: { readonly name: string | undefined }): string {
-  if (process.getuid?.() !== 0) throw new InvalidRequest("a lab makes network namespaces: run it as root");
+  if (process.getuid?.() !== 0) throw new InvalidRequest("a lab creates network namespaces: run it as root");
   return labName(flags.name ?? DEFAULT_OPTIONS.name);
 }
 

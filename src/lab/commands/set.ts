@@ -1,4 +1,4 @@
-// calico lab set: changes the environment of calico-node on a host, and restarts it.
+// Implements `calico lab set`: changes the environment of calico-node on a host, and restarts it.
 import { Lab } from "../lab.ts";
 import { lockExisting } from "../lock.ts";
 import { changeSettings } from "../settings.ts";

@@ -1,4 +1,4 @@
-// calico lab status: the state of every host.
+// Implements `calico lab status`: prints the state of every host.
 import { Lab } from "../lab.ts";
 import { labStatus, renderStatus } from "../status.ts";
 import type { LabCall, statusGrammar } from "../table.ts";

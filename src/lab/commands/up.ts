@@ -1,4 +1,4 @@
-// calico lab up: creates a lab, or resumes and repairs one.
+// Implements `calico lab up`: creates a lab, or resumes and repairs one.
 import { LabFolder } from "../folder.ts";
 import { labTitle, nameFlag, nextSteps } from "../next-steps.ts";
 import { resolveLabOptions } from "../options.ts";
@@ -13,7 +13,7 @@ export async function run({ flags }: LabCall<typeof upGrammar>): Promise<number>
   const terminal = openTerminal();
   process.once("SIGINT", () => {
     const flag = nameFlag(name);
-    terminal.line(`\ninterrupted: calico lab up${flag} goes on with it, calico lab down${flag} removes it`);
+    terminal.line(`\ninterrupted: resume with calico lab up${flag}, remove the lab with calico lab down${flag}`);
     process.exit(130);
   });
   const lab = await up(resolveLabOptions({ ...flags, name }, new LabFolder(name).read()?.options), terminal);

@@ -1,5 +1,5 @@
-// The cluster's certificate authority, and kubeconfig files of those who talk to the API server. One client certificate
-// per component and node, as RBAC and the node authorizer want it.
+// Issues certificates and kubeconfig files for the clients of the API server. Each component and node has its own client
+// certificate, as RBAC and the node authorizer require.
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ export interface Certificate {
 }
 
 export interface Subject {
-  /** Of the files. */
+  /** Name of the files. */
   readonly name: string;
   readonly commonName: string;
   readonly organization?: string;
@@ -25,7 +25,7 @@ export class Authority {
   readonly certFile: string;
   readonly #keyFile: string;
 
-  /** The one kept in the folder, or a new one. */
+  /** Uses the authority in the folder, or creates one. */
   constructor(readonly folder: string) {
     mkdirSync(folder, { recursive: true, mode: 0o700 });
     this.certFile = join(folder, "ca.crt");
@@ -48,14 +48,14 @@ export class Authority {
     return { certFile, keyFile };
   }
 
-  /** The key pair service account tokens are signed with. */
+  /** Creates the key that signs service account tokens. */
   signingKey(): string {
     const file = join(this.folder, "service-accounts.key");
     if (!existsSync(file)) openssl(["genrsa", "-out", file, "2048"]);
     return file;
   }
 
-  /** A kubeconfig that needs no other file. */
+  /** Creates a kubeconfig with embedded certificates. */
   kubeconfig(server: string, subject: Subject): string {
     const file = join(this.folder, `${subject.name}.kubeconfig`);
     const { certFile, keyFile } = this.issue(subject);

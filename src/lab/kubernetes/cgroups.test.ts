@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { hierarchies } from "./cgroups.ts";
 
-test("one hierarchy per controller: each that is mounted, joint and named ones too", () => {
+test("cgroup v1: all mounted hierarchies, also combined and named ones", () => {
   const own = "9:name=systemd:/\n8:pids:/x\n4:memory:/\n3:cpu,cpuacct:/\n2:rdma:/\n0::/\n";
   expect(hierarchies(own, (folder) => folder !== "rdma")).toEqual([
     { folder: "systemd", mountOptions: "none,name=systemd" },
@@ -11,6 +11,6 @@ test("one hierarchy per controller: each that is mounted, joint and named ones t
   ]);
 });
 
-test("the unified hierarchy alone", () => {
+test("cgroup v2: only the unified hierarchy", () => {
   expect(hierarchies("0::/user.slice\n", () => true)).toEqual([{ folder: "", mountOptions: undefined }]);
 });

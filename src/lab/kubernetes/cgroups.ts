@@ -1,5 +1,5 @@
-// Control groups of a lab's nodes: one of the node's name in every hierarchy of the machine, which the node sees as its
-// root. Both arrangements are known: one hierarchy per controller (v1), or the unified one (v2).
+// Manages the control groups of a lab's nodes: one group per node in each hierarchy of the machine, which the node sees as its
+// root. Supports one hierarchy per controller (v1) and the unified hierarchy (v2).
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { delay } from "../../lib/retry.ts";
@@ -9,11 +9,11 @@ const ROOT = "/sys/fs/cgroup";
 export interface Hierarchy {
   /** Folder under /sys/fs/cgroup; empty for the unified hierarchy. */
   readonly folder: string;
-  /** What mount is told; undefined for the unified hierarchy. */
+  /** Mount options; undefined for the unified hierarchy. */
   readonly mountOptions: string | undefined;
 }
 
-/** The hierarchies a node needs, from the text of /proc/self/cgroup and what is mounted. */
+/** Returns the hierarchies that a node needs, from /proc/self/cgroup and the mounted hierarchies. */
 export function hierarchies(ownCgroups: string, isMounted: (folder: string) => boolean): Hierarchy[] {
   const v1 = ownCgroups.split("\n").flatMap((line): Hierarchy[] => {
     const controllers = line.split(":")[1];
@@ -31,22 +31,22 @@ export const machineHierarchies = (): Hierarchy[] =>
 /** A node's group in one hierarchy. */
 const groupPath = ({ folder }: Hierarchy, group: string): string => join(ROOT, folder, group);
 
-/** Makes the groups; gives the files a process writes itself into to join them. */
-export function makeGroups(group: string): string[] {
+/** Creates the groups. Returns the files to which a process writes its pid to join them. */
+export function createGroups(group: string): string[] {
   return machineHierarchies().map((hierarchy) => {
     const path = groupPath(hierarchy, group);
     mkdirSync(path, { recursive: true });
-    // A new cpuset is empty, and then nothing may join it.
+    // A new cpuset is empty, and no process can join an empty cpuset.
     for (const file of ["cpuset.cpus", "cpuset.mems"])
       if (hierarchy.folder.split(",").includes("cpuset") && readFileSync(join(path, file), "utf8").trim() === "")
         writeFileSync(join(path, file), readFileSync(join(path, "..", file), "utf8"));
-    weigh(path);
+    setCpuWeight(path);
     return join(path, "cgroup.procs");
   });
 }
 
-/** A node counts for the programs it runs: else a busy machine gives all of them together the time of one process. */
-function weigh(path: string): void {
+/** Otherwise, all programs of a node together would get the CPU share of one process on a busy machine. */
+function setCpuWeight(path: string): void {
   for (const [file, value] of [
     ["cpu.shares", "8192"],
     ["cpu.weight", "800"],
@@ -54,7 +54,7 @@ function weigh(path: string): void {
     if (existsSync(join(path, file))) writeFileSync(join(path, file), value);
 }
 
-/** In the unified hierarchy a group with members cannot hand controllers down: they move to a group of their own. */
+/** In the unified hierarchy, a group with processes cannot delegate controllers, so its processes move to a child group. */
 export function delegate(group: string): void {
   for (const hierarchy of machineHierarchies()) {
     if (hierarchy.mountOptions !== undefined) continue;
@@ -68,23 +68,23 @@ export function delegate(group: string): void {
   }
 }
 
-/** The files for a process that comes later, when controllers are handed down already. */
+/** Like the result of `createGroups`, for processes started after `delegate`. */
 export const joinFiles = (group: string): string[] =>
   machineHierarchies().map((hierarchy) =>
     join(groupPath(hierarchy, group), hierarchy.mountOptions === undefined ? "lab/cgroup.procs" : "cgroup.procs"),
   );
 
-/** Joins control groups, then becomes the command. $1 how many, the files, the command. */
+/** Joins control groups, then executes the command. Arguments: number of files, the files, the command. */
 const JOIN = `count=$1; shift
 while [ "$count" -gt 0 ]; do echo $$ > "$1"; shift; count=$((count - 1)); done
 exec "$@"`;
 
-/** The command line that runs a command in those groups. */
-export function joined(files: readonly string[], command: readonly string[]): readonly [string, ...string[]] {
+/** Returns the command line that runs a command in these groups. */
+export function runInGroups(files: readonly string[], command: readonly string[]): readonly [string, ...string[]] {
   return ["sh", "-c", JOIN, "join", String(files.length), ...files, ...command];
 }
 
-/** Removes every group whose name begins so, with all below it. Its processes must be gone; the kernel needs a moment. */
+/** Removes all groups with this prefix and their children. Their processes must have exited; the kernel may need a moment. */
 export async function removeGroups(prefix: string): Promise<number> {
   const deadline = performance.now() + 5000;
   let removed = 0;
@@ -97,7 +97,7 @@ export async function removeGroups(prefix: string): Promise<number> {
   return removed;
 }
 
-/** Deepest first; false while the kernel still counts members. */
+/** Removes children first; returns false while the kernel still has members in a group. */
 function removeTree(path: string): boolean {
   try {
     for (const child of subfolders(path)) if (!removeTree(join(path, child))) return false;

@@ -1,4 +1,4 @@
-// A lab's Kubernetes cluster as its administrator sees it: kubectl and the nodes.
+// Provides administrator access to a lab's Kubernetes cluster: kubectl and the nodes.
 import { execFile, spawnSync } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -20,8 +20,8 @@ export class KubernetesCluster implements ControlPlane {
     return this.lab.folder;
   }
   /**
-   * With kubelets the control plane runs on the first node, as kubeadm does it: there the API server has Calico's routes
-   * to pods and kube-proxy's rules for services, which webhooks and proxied requests need.
+   * With kubelets, the control plane runs on the first node, as with kubeadm: there, the API server can use Calico's routes to
+   * pods and kube-proxy's rules for services, which webhooks and proxied requests need.
    */
   get address(): string {
     const { plan, options } = this.lab;
@@ -33,7 +33,7 @@ export class KubernetesCluster implements ControlPlane {
   get authority(): Authority {
     return new Authority(join(this.lab.folder.path, "pki"));
   }
-  /** Of the administrator. */
+  /** The administrator's kubeconfig. */
   get kubeconfig(): string {
     return join(this.lab.folder.path, "pki", "admin.kubeconfig");
   }
@@ -45,7 +45,7 @@ export class KubernetesCluster implements ControlPlane {
     }));
   }
 
-  /** The command line of kubectl. Labs have equal server addresses, so each needs a discovery cache of its own. */
+  /** The command line of kubectl. Labs use the same server addresses, so each needs its own discovery cache. */
   kubectlCommand(args: readonly string[]): readonly [string, ...string[]] {
     const own = [`--kubeconfig=${this.kubeconfig}`, `--cache-dir=${join(this.folder.path, "kubectl-cache")}`];
     return inNamespace(this, [programPath("kubectl"), ...own, ...args]);
@@ -87,7 +87,7 @@ export class KubernetesCluster implements ControlPlane {
     return items.filter(isReady).map(({ metadata }) => metadata.name);
   }
 
-  async until(what: string, holds: () => boolean, withinMs: number): Promise<void> {
+  async until(condition: string, holds: () => boolean, withinMs: number): Promise<void> {
     const deadline = performance.now() + withinMs;
     for (;;) {
       let reason = "";
@@ -97,7 +97,9 @@ export class KubernetesCluster implements ControlPlane {
         reason = error instanceof Error ? `: ${error.message}` : "";
       }
       if (performance.now() > deadline)
-        throw new Error(`not within ${withinMs / 1000} s: ${what}${reason} (logs: ${this.lab.folder.log("*")})`);
+        throw new Error(
+          `timed out after ${withinMs / 1000} s waiting until ${condition}${reason} (logs: ${this.lab.folder.log("*")})`,
+        );
       await delay(100);
     }
   }

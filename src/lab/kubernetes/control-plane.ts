@@ -1,18 +1,18 @@
-// etcd, the API server, the controller manager and the scheduler of a lab.
+// Starts etcd, the API server, the controller manager and the scheduler of a lab.
 import { join } from "node:path";
 import type { LabFolder } from "../folder.ts";
 import { baseEnvironment } from "../host.ts";
 import { findProcess, startProcess } from "../process.ts";
-import { joined, makeGroups } from "./cgroups.ts";
+import { runInGroups, createGroups } from "./cgroups.ts";
 import { type Authority, type Subject } from "./authority.ts";
 import { type ProgramName, programPath } from "./programs.ts";
 
 const SERVICE_CIDR = "10.96.0.0/16";
 const SERVICE_ADDRESS = "10.96.0.1";
-/** Of the Service kube-dns, which kubelets write into the resolv.conf of pods. */
+/** Address of the Service kube-dns, which kubelets write to the resolv.conf of pods. */
 export const DNS_SERVICE_ADDRESS = "10.96.0.10";
 export const CLUSTER_DOMAIN = "cluster.local";
-/** Given out by the controller manager to nodes; Calico has its own pools and takes no notice. */
+/** Assigned to nodes by the controller manager; Calico uses its own pools instead. */
 const NODE_CIDRS = "10.64.0.0/16";
 const API_PORT = 6443;
 const ETCD = "http://127.0.0.1:2379";
@@ -26,7 +26,7 @@ export const apiServerUrl = (address: string): string => `https://${address}:${A
 export interface ControlPlane {
   readonly folder: LabFolder;
   readonly authority: Authority;
-  /** Of the API server. */
+  /** Address of the API server. */
   readonly address: string;
   /** Name of the network namespace. */
   readonly namespace: string;
@@ -83,7 +83,7 @@ export function startApiServer(plane: ControlPlane, more: Readonly<Record<string
   });
 }
 
-/** Starts the controller manager and the scheduler. They wait ten seconds at most for the API server: it must answer already. */
+/** Starts the controller manager and the scheduler. They wait at most ten seconds for the API server, so it must already respond. */
 export function startManagers(plane: ControlPlane): void {
   const { authority, address } = plane;
   const signing = authority.signingKey();
@@ -110,12 +110,12 @@ function start(plane: ControlPlane, name: string, program: string, flags: Readon
   const { folder } = plane;
   if (findProcess(folder, name) !== undefined) return;
   const words = Object.entries(flags).map(([flag, value]) => `--${flag}=${value}`);
-  // A control group of its own: otherwise nodes, which have their own, take all CPU time of a busy machine.
-  const group = makeGroups(folder.namespace("control"));
-  startProcess(folder, name, joined(group, inNamespace(plane, [program, ...words])), baseEnvironment());
+  // In its own control group; otherwise the nodes, which have their own groups, would use all CPU time of a busy machine.
+  const group = createGroups(folder.namespace("control"));
+  startProcess(folder, name, runInGroups(group, inNamespace(plane, [program, ...words])), baseEnvironment());
 }
 
-/** The command line that runs a command in a network namespace, such as the API server's. */
+/** Returns the command line that runs a command in a network namespace. */
 export function inNamespace(
   { namespace }: Pick<ControlPlane, "namespace">,
   command: readonly string[],

@@ -1,4 +1,4 @@
-// CoreDNS with the plugins that the lab's configuration uses. Its own main package adds the SDKs of several clouds, which
+// Contains the main package of CoreDNS with only the plugins that the lab uses. CoreDNS's own main package includes cloud SDKs, which
 // make the build five times as long.
 
 export const COREDNS_SOURCE = `package main

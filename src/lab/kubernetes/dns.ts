@@ -1,4 +1,4 @@
-// Cluster DNS of a lab: one CoreDNS that serves the names of services and pods. The lab has no connection to other
+// Installs cluster DNS: one CoreDNS that serves the names of services and pods. The lab has no connection to other
 // networks, so CoreDNS answers REFUSED for names outside the cluster instead of forwarding the request.
 import type { KubernetesCluster } from "./cluster.ts";
 import { CLUSTER_DOMAIN, DNS_SERVICE_ADDRESS } from "./control-plane.ts";
@@ -28,7 +28,7 @@ const COREFILE = `${ZONES} {
 }
 `;
 
-/** Installs cluster DNS unless it is there, and waits until it answers. */
+/** Installs cluster DNS unless it exists, and waits until it is ready. */
 export async function installDns(cluster: KubernetesCluster): Promise<void> {
   if (!areInstalled(cluster, [WORKLOAD])) cluster.kubectl(["apply", "--filename=-"], listOf(dnsObjects()));
   await cluster.rolledOut(WORKLOAD, WAIT_MS);

@@ -1,7 +1,6 @@
-// The Kubernetes API without kubelets: calico-node runs on the hosts as in any lab, as the account the manifest makes
-// for it, and this does what the kubelets and the cluster's own controllers would: hosts are registered as nodes,
-// namespaces get their default account, a pod is an object first, then a namespace attached through the CNI plugin, and
-// its addresses are reported in its status.
+// Replaces kubelets and Kubernetes controllers in a lab with an API server but without kubelets: registers hosts as nodes,
+// creates default service accounts, creates Pod objects, attaches their namespaces with the CNI plugin, and reports the
+// addresses in their status. calico-node runs directly on the hosts, with its service account from the manifest.
 import { copyFileSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import type { LabPod } from "../folder.ts";
@@ -16,18 +15,19 @@ import { listOf, manifestObjects, manifestPath } from "./network.ts";
 import { obtainPrograms } from "./programs.ts";
 
 const WAIT_MS = 120_000;
-/** They write objects of their own node only, by the manifest's admission policies, so each node has tokens of its own. */
+/** The manifest's admission policies limit these accounts to objects of their own node, so each node has its own tokens. */
 const NODE_ACCOUNTS = ["calico-node", "calico-cni-plugin"] as const;
 const CONTROLLERS = "calico-kube-controllers";
-/** Run by the lab itself, on the hosts. */
+/** Not applied from the manifest: the lab runs these programs on the hosts. */
 const WORKLOADS = ["DaemonSet", "Deployment", "PodDisruptionBudget"];
 
-type WantedPod = Omit<LabPod, "addresses">;
+type PodSpec = Omit<LabPod, "addresses">;
 
-/** Builds what is missing: before anything is touched. */
-export const obtainApi = (terminal: Terminal): Promise<void> => obtainPrograms(["kube-apiserver", "kubectl"], terminal);
+/** Builds missing programs, before the lab is created. */
+export const buildApiPrograms = (terminal: Terminal): Promise<void> =>
+  obtainPrograms(["kube-apiserver", "kubectl"], terminal);
 
-/** The API server with our definitions and accounts, and the hosts as its nodes. */
+/** Starts the API server, applies Calico's definitions and accounts, and registers the hosts as nodes. */
 export async function startApi(lab: Lab): Promise<void> {
   const cluster = new KubernetesCluster(lab);
   const { authority } = cluster;
@@ -43,10 +43,10 @@ export async function startApi(lab: Lab): Promise<void> {
     `--timeout=${WAIT_MS / 1000}s`,
     ...definitions.map(({ metadata }) => `customresourcedefinition/${metadata.name}`),
   ]);
-  // Not applied: two addresses of one type, one of each family, cannot be.
+  // Created, not applied: server-side apply rejects two addresses of the same type, which dual-stack nodes have.
   const made = cluster.tryKubectl(["create", "--filename=-"], listOf(nodeObjects(lab)));
   if (made.code !== 0 && !made.stderr.includes("AlreadyExists"))
-    throw new Error(`the hosts cannot be registered as nodes: ${made.stderr.trim()}`);
+    throw new Error(`cannot register the hosts as nodes: ${made.stderr.trim()}`);
   const ca = readFileSync(authority.certFile).toString("base64");
   const writeAccount = (account: string, node?: string) => {
     const binding = node === undefined ? [] : ["--bound-object-kind=Node", `--bound-object-name=${node}`];
@@ -60,16 +60,16 @@ export async function startApi(lab: Lab): Promise<void> {
   for (const account of NODE_ACCOUNTS) for (const { name } of lab.plan.nodes) writeAccount(account, name);
 }
 
-/** Starts it unless it runs; what it knew it knows again. */
+/** Starts the API server unless it runs. Its data is kept in etcd. */
 export async function startServer(lab: Lab): Promise<void> {
   const cluster = new KubernetesCluster(lab);
   const audit = { "audit-policy-file": join(lab.folder.path, "audit.json"), "audit-log-path": auditLog(lab) };
   writeFileSync(audit["audit-policy-file"], JSON.stringify(AUDIT_POLICY));
   startApiServer(cluster, audit);
-  await cluster.until("the API server answers", () => cluster.kubectl(["get", "--raw", "/readyz"]) === "ok", WAIT_MS);
+  await cluster.until("the API server responds", () => cluster.kubectl(["get", "--raw", "/readyz"]) === "ok", WAIT_MS);
 }
 
-/** Who asked for what, one line of JSON each; nothing of what was sent. */
+/** One JSON line per request, with metadata only. */
 export const auditLog = (lab: Lab): string => lab.folder.log("audit");
 const AUDIT_POLICY = {
   apiVersion: "audit.k8s.io/v1",
@@ -78,7 +78,7 @@ const AUDIT_POLICY = {
   rules: [{ level: "Metadata" }],
 };
 
-/** One of them, on the first host. */
+/** Starts calico-kube-controllers on the first host. */
 export function startControllers(lab: Lab): void {
   const [first] = lab.plan.nodes;
   if (first === undefined) return;
@@ -91,11 +91,11 @@ export function startControllers(lab: Lab): void {
   });
 }
 
-/** Pods that are not there yet: objects first, then their addresses. */
-export function addApiPods(lab: Lab, pods: readonly WantedPod[]): void {
+/** Adds pods: first the objects, then their addresses. */
+export function addApiPods(lab: Lab, pods: readonly PodSpec[]): void {
   const cluster = new KubernetesCluster(lab);
   const names = [...new Set(pods.map(({ namespace }) => namespace))];
-  // A namespace is not overwritten: it may have labels of somebody.
+  // Created, not applied, to keep labels of existing namespaces.
   for (const name of names) cluster.tryKubectl(["create", "namespace", name]);
   for (const name of names) cluster.tryKubectl(["create", "serviceaccount", "default", `--namespace=${name}`]);
   const made = cluster.kubectl(
@@ -122,7 +122,7 @@ export function deleteApiPod(lab: Lab, pod: LabPod): void {
 
 const CONTAINER = "pod";
 
-/** What a kubelet says of a pod that runs. */
+/** Writes the status of a running pod, like a kubelet. */
 function reportRunning(cluster: KubernetesCluster, pod: LabPod): void {
   const [podIP] = pod.addresses;
   const status = {
@@ -138,7 +138,7 @@ function reportRunning(cluster: KubernetesCluster, pod: LabPod): void {
   cluster.kubectl(["patch", ...where, "--patch", JSON.stringify({ status })]);
 }
 
-function podObject(pod: WantedPod): object {
+function podObject(pod: PodSpec): object {
   const { namespace, name, node, labels, ports = [] } = pod;
   const container = {
     name: CONTAINER,
@@ -162,9 +162,7 @@ function nodeObjects(lab: Lab): object[] {
       metadata: { name, labels: { "kubernetes.io/os": "linux", "kubernetes.io/hostname": name } },
       status: {
         addresses: addresses.map((address) => ({ type: "InternalIP", address })),
-        conditions: [
-          { type: "Ready", status: "True", reason: "LabHost", message: "a host of a lab, without a kubelet" },
-        ],
+        conditions: [{ type: "Ready", status: "True", reason: "LabHost", message: "lab host without a kubelet" }],
       },
     };
   });
@@ -175,13 +173,13 @@ const sharedFile = (lab: Lab, name: string): string => join(lab.folder.shared, n
 interface PodObject {
   readonly metadata: { readonly name: string; readonly namespace: string; readonly uid: string };
 }
-/** kubectl prints one object as it is, several as a list. */
+/** kubectl prints a single object without a list. */
 function itemsOf(text: string): readonly PodObject[] {
   const printed = JSON.parse(text) as PodObject | { readonly items: readonly PodObject[] };
   return "items" in printed ? printed.items : [printed];
 }
 
-/** As the account whose token lies beside it. */
+/** Uses the account whose token file is next to it. */
 function kubeconfigOf(server: string, ca: string, tokenFile: string): string {
   return JSON.stringify({
     apiVersion: "v1",

@@ -1,20 +1,19 @@
-// A Kubernetes node of the lab: a lab host that also has its own processes, IPC and control groups, so that a kubelet
-// and a container runtime find a machine of their own. Its first process is `pause`; when the launcher dies, all in it
-// dies.
+// Runs a Kubernetes node of the lab: a lab host with its own pid, IPC and cgroup namespaces, as a kubelet and a container
+// runtime require. Its first process is `pause`. If the launcher is killed, all processes of the node are killed.
 import { existsSync, mkdirSync, readFileSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { delay } from "../../lib/retry.ts";
 import type { LabFolder } from "../folder.ts";
 import { baseEnvironment, lastLine, LabHost } from "../host.ts";
 import { startProcess } from "../process.ts";
-import { delegate, joined, joinFiles, machineHierarchies, makeGroups } from "./cgroups.ts";
+import { delegate, runInGroups, joinFiles, machineHierarchies, createGroups } from "./cgroups.ts";
 import { pausePath } from "./programs.ts";
 
-// Words arrive as arguments, never as script text. $1 host name, $2 the node's folder on disk, $3 the program to become,
-// then the hierarchies of control groups. Containers' file systems are overlays, and an overlay's upper layer cannot
-// lie on another overlay: /var/lib/containerd and /var/lib/kubelet are bound in from the disk. The kubelet sets some
-// values that belong to the whole machine: it finds files with the wanted values in their place.
-const BECOME_NODE = `set -eu
+// $1 host name, $2 the node's folder on disk, $3 the program to execute, then the cgroup hierarchies; passed as arguments, never
+// inserted into the script. The file systems of containers are overlays, and the upper layer of an overlay cannot be on another
+// overlay, so /var/lib/containerd and /var/lib/kubelet are bind-mounted from the disk. The kubelet checks some sysctls of the
+// whole machine, so files with the expected values are mounted over them.
+const NODE_SETUP = `set -eu
 name=$1 disk=$2 first=$3; shift 3
 mount --make-rprivate /
 umount -l /run/netns 2>/dev/null || true
@@ -28,13 +27,13 @@ for tree in etc opt var; do
   mount -t overlay overlay -o "lowerdir=/$tree,upperdir=/mnt/$tree/upper,workdir=/mnt/$tree/work" "/$tree"
 done
 mkdir -p /etc/kubernetes /etc/cni/net.d /opt/cni/bin /var/lib/kubelet /var/lib/containerd /var/log/pods /var/log/containers
-rm -rf /etc/cni/net.d/* /etc/calico /var/lib/calico # in the overlays: the machine keeps its own
+rm -rf /etc/cni/net.d/* /etc/calico /var/lib/calico # only in the overlays
 mount --bind /mnt/disk/etc /etc/kubernetes
 mount --bind /mnt/disk/kubelet /var/lib/kubelet
 mount --bind /mnt/disk/containerd /var/lib/containerd
 for plugin in /usr/lib/cni/*; do [ ! -x "$plugin" ] || cp "$plugin" /opt/cni/bin/; done
 mount --bind /mnt/run /run
-umount -l /sys # with the control groups of the machine, which would be found beside our own
+umount -l /sys # otherwise the cgroups of the machine would be visible too
 mount -t sysfs sysfs /sys
 while read -r path value; do
   [ -e "/proc/sys/$path" ] || continue
@@ -68,7 +67,7 @@ exec "$first"`;
 const START_WAIT_MS = 10_000;
 
 export class KubernetesHost extends LabHost {
-  /** What it keeps on disk: etc/ (seen as /etc/kubernetes), kubelet/, containerd/. */
+  /** The node's folder on disk: etc/ (mounted at /etc/kubernetes), kubelet/, containerd/. */
   get disk(): string {
     return nodeFolder(this.folder, this.name);
   }
@@ -90,33 +89,33 @@ export class KubernetesHost extends LabHost {
   }
 
   override get isReady(): boolean {
-    return this.holder !== undefined && existsSync(this.#mark);
+    return this.holder !== undefined && existsSync(this.#readyFile);
   }
 
-  get #mark(): string {
-    return join(this.disk, READY_MARK);
+  get #readyFile(): string {
+    return join(this.disk, READY_FILE);
   }
 
   #launch(): void {
     for (const part of ["etc", "kubelet", "containerd"]) mkdirSync(join(this.disk, part), { recursive: true });
-    rmSync(this.#mark, { force: true });
+    rmSync(this.#readyFile, { force: true });
     const namespace = `/run/netns/${this.folder.namespace(this.name)}`;
     const unshare = ["unshare", "--mount", "--uts", "--ipc", "--cgroup", "--pid", "--fork", "--kill-child", "--"];
-    const become = ["sh", "-c", BECOME_NODE, "node", this.name, this.disk, pausePath()];
+    const setup = ["sh", "-c", NODE_SETUP, "node", this.name, this.disk, pausePath()];
     const groups = machineHierarchies().flatMap(({ folder, mountOptions }) =>
       mountOptions === undefined ? [] : [`${folder}:${mountOptions}`],
     );
-    const command = ["nsenter", `--net=${namespace}`, "--", ...unshare, ...become, ...groups];
-    startProcess(this.folder, this.holderName, joined(makeGroups(this.#group), command), baseEnvironment());
+    const command = ["nsenter", `--net=${namespace}`, "--", ...unshare, ...setup, ...groups];
+    startProcess(this.folder, this.holderName, runInGroups(createGroups(this.#group), command), baseEnvironment());
   }
 
   override enter(command: readonly string[]): readonly [string, ...string[]] {
     const first = this.#firstProcess();
     const namespaces = ["--mount", "--uts", "--ipc", "--net", "--pid", "--cgroup"];
-    return joined(joinFiles(this.#group), ["nsenter", "-t", String(first), ...namespaces, "--", ...command]);
+    return runInGroups(joinFiles(this.#group), ["nsenter", "-t", String(first), ...namespaces, "--", ...command]);
   }
 
-  /** The process that is number 1 inside: the launcher's only child. */
+  /** Pid of the node's first process, the launcher's only child. */
   #firstProcess(): number {
     const launcher = this.holder?.pid;
     if (launcher === undefined) throw new Error(`node ${this.name} of lab ${this.folder.name} is down; calico lab up`);
@@ -126,9 +125,9 @@ export class KubernetesHost extends LabHost {
   }
 }
 
-const READY_MARK = "ready";
-/** Whether a host with a kubelet is made, by its name alone. */
-export const isNodeMade = (folder: LabFolder, node: string): boolean =>
-  existsSync(join(nodeFolder(folder, node), READY_MARK));
+const READY_FILE = "ready";
+/** Whether a Kubernetes node has finished its setup. */
+export const isNodeReady = (folder: LabFolder, node: string): boolean =>
+  existsSync(join(nodeFolder(folder, node), READY_FILE));
 
 const nodeFolder = (folder: LabFolder, node: string): string => join(folder.path, "nodes", node);

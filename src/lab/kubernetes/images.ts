@@ -1,4 +1,4 @@
-// Images without a registry: a root file system in one layer, packed as `docker save` would, for containerd to import.
+// Builds container images without a registry: one layer, in the format of `docker save`, which containerd can import.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import {
@@ -21,16 +21,16 @@ export interface Image {
   readonly entrypoint: readonly string[];
 }
 
-/** Keeps a pod's namespaces. */
+/** Keeps the namespaces of a pod open. */
 export const pauseImage = (): string => imageOf(PAUSE_IMAGE, pausePath());
 
-/** Clients and servers for pods: what upstream's own tests run in theirs. */
+/** Test clients and servers, from the Kubernetes end-to-end tests. */
 export const agnhostImage = (): string => imageOf(AGNHOST_IMAGE, programPath("agnhost"));
 
 /** The cluster's DNS server. */
 export const coreDnsImage = (): string => imageOf(COREDNS_IMAGE, programPath("coredns"));
 
-/** An image of one static program, packed once for each version of it. */
+/** Builds an image of one static program, once per version. */
 function imageOf(name: string, program: string): string {
   const file = basename(program);
   const archive = join(cacheFolder(), "images", `${file}-${basename(dirname(program))}.tar`);
@@ -40,7 +40,7 @@ function imageOf(name: string, program: string): string {
   try {
     cpSync(program, join(root, file), { dereference: true });
     for (const folder of ["tmp", "etc", "proc", "sys", "dev"]) mkdirSync(join(root, folder));
-    chmodSync(root, 0o755); // whoever the pod runs as may enter
+    chmodSync(root, 0o755); // accessible for any user of the pod
     chmodSync(join(root, "tmp"), 0o1777);
     packImage(root, { name, entrypoint: [`/${file}`] }, archive);
     return archive;
@@ -49,7 +49,7 @@ function imageOf(name: string, program: string): string {
   }
 }
 
-/** Packs a root file system into an archive that appears only when it is whole. */
+/** Packs a root file system into an archive, which is renamed to its final name when complete. */
 function packImage(root: string, image: Image, archive: string): void {
   const folder = mkdtempSync(`${archive}-pack-`);
   try {

@@ -1,5 +1,4 @@
-// Installs Calico on a lab's cluster as an operator does: applies the manifest, with settings for the lab. A network that
-// is installed already is left as it is.
+// Installs Calico on a lab's cluster: applies the manifest with settings for the lab. An existing installation is not changed.
 import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { loadAll } from "js-yaml";
@@ -11,7 +10,7 @@ const WAIT_MS = 180_000;
 export function manifestPath(name: string): string {
   const folders = [join(dirname(realpathSync(process.execPath)), ".."), join(import.meta.dir, "../../..")];
   const path = folders.map((folder) => join(folder, "manifests", name)).find((candidate) => existsSync(candidate));
-  if (path === undefined) throw new Error(`manifests/${name} is not beside the executable; make manifests`);
+  if (path === undefined) throw new Error(`manifests/${name} not found next to the executable; run make manifests`);
   return path;
 }
 
@@ -21,7 +20,7 @@ export const networkManifest = ({ backend, typha }: LabOptions): string =>
 export function productImage(): string {
   const folders = [dirname(realpathSync(process.execPath)), join(import.meta.dir, "../../../dist")];
   const path = folders.map((folder) => join(folder, "calico-image.tar")).find((candidate) => existsSync(candidate));
-  if (path === undefined) throw new Error("the container image is not built; make image");
+  if (path === undefined) throw new Error("the container image is not built; run make image");
   return path;
 }
 

@@ -1,5 +1,5 @@
-// What runs on every node: containerd with Debian's runc, the kubelet, kube-proxy. Configuration lies in the node's
-// folder and is seen there as /etc/kubernetes.
+// Configures and starts the programs of a node: containerd with Debian's runc, the kubelet, and kube-proxy. The configuration is
+// in the node's folder, which is mounted at /etc/kubernetes.
 import { copyFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { baseEnvironment } from "../host.ts";
@@ -57,8 +57,8 @@ export function startKubelet({ host, address }: NodePlace): void {
   start(host, "kube-proxy", words({ config: `${ETC}/kube-proxy.json`, "hostname-override": host.name }));
 }
 
-/** Whether containerd answers. */
-export function runtimeAnswers(host: KubernetesHost): boolean {
+/** Whether containerd responds. */
+export function isRuntimeReady(host: KubernetesHost): boolean {
   return host.run([programPath("ctr"), "version"]).code === 0;
 }
 
@@ -77,7 +77,7 @@ function start(host: KubernetesHost, name: ProgramName, args: readonly string[])
 const words = (flags: Readonly<Record<string, string>>): string[] =>
   Object.entries(flags).map(([flag, value]) => `--${flag}=${value}`);
 
-/** `restrict_oom_score_adj`: without CAP_SYS_RESOURCE runc cannot lower a score, and dies trying. */
+/** `restrict_oom_score_adj`: without CAP_SYS_RESOURCE, runc fails when it lowers a score. */
 function containerdConfig(): string {
   return `version = 3
 root = "/var/lib/containerd"
@@ -122,13 +122,13 @@ function kubeletConfig(): object {
     cgroupDriver: "cgroupfs",
     failCgroupV1: false,
     failSwapOn: false,
-    // The disk is the machine's: what is full there is not this node's fault, and images cannot be fetched again.
+    // The disk is shared with the machine, and deleted images cannot be pulled again.
     evictionHard: { "memory.available": "50Mi", "nodefs.available": "1%", "imagefs.available": "1%" },
     imageGCHighThresholdPercent: 100,
   };
 }
 
-/** Limits of connection tracking are the machine's. */
+/** Does not change conntrack limits, which apply to the whole machine. */
 function proxyConfig(options: LabOptions): object {
   return {
     apiVersion: "kubeproxy.config.k8s.io/v1alpha1",

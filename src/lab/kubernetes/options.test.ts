@@ -3,13 +3,13 @@ import { resolveLabOptions, InvalidRequest } from "../options.ts";
 import { imageConfig } from "./images.ts";
 import { nodeSettings } from "./network.ts";
 
-test("--kubernetes is --datastore kubernetes with real kubelets, without pods unless it is told", () => {
+test("--kubernetes implies --datastore kubernetes and kubelets, and no pods by default", () => {
   const options = resolveLabOptions({ kubernetes: true });
   expect(options).toEqual(resolveLabOptions({ datastore: "kubernetes", kubernetes: true }));
   expect([options.datastore, options.kubelets, options.podsPerNode]).toEqual(["kubernetes", true, 0]);
 });
 
-test("--datastore kubernetes alone is a lab like any other, on an API server", () => {
+test("--datastore kubernetes without --kubernetes has no kubelets", () => {
   const options = resolveLabOptions({ datastore: "kubernetes", topology: "racks", ipv6: true });
   expect([options.datastore, options.kubelets, options.podsPerNode]).toEqual(["kubernetes", false, 3]);
 });
@@ -20,7 +20,7 @@ for (const other of [
   { ipv6: true },
   { typha: true, backend: "vxlan" },
 ] as const)
-  test(`--kubernetes refuses ${JSON.stringify(other)}`, () => {
+  test(`--kubernetes rejects ${JSON.stringify(other)}`, () => {
     expect(() => resolveLabOptions({ kubernetes: true, ...other })).toThrow(InvalidRequest);
   });
 
@@ -28,19 +28,19 @@ test("--typha needs --kubernetes", () => {
   const options = resolveLabOptions({ kubernetes: true, typha: true });
   expect(options.typha).toBe(true);
   expect(resolveLabOptions({}, options)).toEqual(options);
-  // `up` compares the options with those of a lab that exists, which may be of a version without this one.
+  // `up` compares the options with those of an existing lab, which an older version may have created.
   expect(resolveLabOptions({ kubernetes: true })).not.toHaveProperty("typha");
   expect(() => resolveLabOptions({ datastore: "kubernetes", typha: true })).toThrow(InvalidRequest);
 });
 
-test("the node is told what this machine's kernel has", () => {
+test("calico-node's settings fit the lab", () => {
   const bgp = resolveLabOptions({ kubernetes: true, dataplane: "iptables" });
   expect(nodeSettings(bgp)).toEqual({ CALICO_IPV4POOL_IPIP: "Never", FELIX_NFTABLESMODE: "Disabled" });
   const vxlan = resolveLabOptions({ kubernetes: true, backend: "vxlan" });
   expect(nodeSettings(vxlan)).toEqual({ CALICO_IPV4POOL_VXLAN: "Always", FELIX_NFTABLESMODE: "Enabled" });
 });
 
-test("an image's configuration names its one layer and its program", () => {
+test("an image's configuration has its layer and its program", () => {
   expect(imageConfig({ name: "localhost/x:1", entrypoint: ["/pause"] }, "sha256:00")).toMatchObject({
     os: "linux",
     config: { Entrypoint: ["/pause"] },

@@ -1,5 +1,5 @@
-// The process that keeps a pod's namespaces open, and the first process of a node: waits, and buries the children that
-// were left to it.
+// Contains the source of `pause`, which keeps a pod's namespaces open and is the first process of a node. It reaps orphaned
+// child processes.
 
 export const PAUSE_SOURCE = `package main
 

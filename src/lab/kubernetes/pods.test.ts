@@ -7,7 +7,7 @@ const running = {
   status: { phase: "Running", podIPs: [{ ip: "10.65.0.7" }] },
 };
 
-test("a running pod with an address of its own is a pod of the lab, whoever made it", () => {
+test("a running pod with its own address is a pod of the lab", () => {
   expect(labPod(running)).toEqual({
     namespace: "shop",
     name: "web-1",
@@ -18,12 +18,12 @@ test("a running pod with an address of its own is a pod of the lab, whoever made
 });
 
 const others: Readonly<Record<string, object>> = {
-  "one on its node's own network": { spec: { ...running.spec, hostNetwork: true } },
-  "one that is being deleted": { metadata: { ...running.metadata, deletionTimestamp: "2026-01-01T00:00:00Z" } },
-  "one that has ended": { status: { ...running.status, phase: "Succeeded" } },
-  "one without an address": { status: { phase: "Running" } },
+  "a pod in the host network": { spec: { ...running.spec, hostNetwork: true } },
+  "a pod that is being deleted": { metadata: { ...running.metadata, deletionTimestamp: "2026-01-01T00:00:00Z" } },
+  "a pod that has finished": { status: { ...running.status, phase: "Succeeded" } },
+  "a pod without an address": { status: { phase: "Running" } },
 };
 for (const [name, change] of Object.entries(others))
-  test(`${name} is none`, () => {
+  test(`${name} is not a pod of the lab`, () => {
     expect(labPod({ ...running, ...change })).toBeUndefined();
   });

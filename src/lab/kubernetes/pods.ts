@@ -1,9 +1,9 @@
-// Pods of a cluster: real Pods, made by the API server, the scheduler and a kubelet. Whoever made one, it is a pod of
-// the lab as soon as it runs with an address of its own.
+// Manages pods of a lab with kubelets. Each running Pod with its own address is a pod of the lab, also if it was not created
+// with `calico lab pod add`.
 import { readdirSync } from "node:fs";
 import { NetworkNamespace, openRtnetlink } from "../../kernel/index.ts";
 import type { LabPod, NewPod } from "../folder.ts";
-import { namespacesSeenBy } from "../process.ts";
+import { namespaceFolderOf } from "../process.ts";
 import type { KubernetesCluster } from "./cluster.ts";
 import { AGNHOST_IMAGE } from "./image-names.ts";
 
@@ -25,16 +25,17 @@ export function clusterPods(cluster: KubernetesCluster): LabPod[] {
   return items.flatMap((pod) => labPod(pod) ?? []);
 }
 
-/** Undefined while it has no network of its own, or no longer. */
+/** Returns undefined if the pod does not run or has no own network. */
 export function labPod({ metadata, spec, status }: PodObject): LabPod | undefined {
   const addresses = (status.podIPs ?? []).map(({ ip }) => ip);
-  const runs = status.phase === "Running" && metadata.deletionTimestamp === undefined;
-  if (!runs || spec.hostNetwork === true || spec.nodeName === undefined || addresses.length === 0) return undefined;
+  const isRunning = status.phase === "Running" && metadata.deletionTimestamp === undefined;
+  if (!isRunning || spec.hostNetwork === true || spec.nodeName === undefined || addresses.length === 0)
+    return undefined;
   const { namespace, name, labels = {} } = metadata;
   return { namespace, name, node: spec.nodeName, addresses, labels };
 }
 
-/** Makes those that are not there, and waits until all are ready. */
+/** Creates missing pods, and waits until all are ready. */
 export function addClusterPods(cluster: KubernetesCluster, wanted: readonly NewPod[]): void {
   const namespaces = [...new Set(wanted.map(({ namespace }) => namespace))];
   const items = [
@@ -53,7 +54,7 @@ export function deleteClusterPod(cluster: KubernetesCluster, { namespace, name }
   cluster.kubectl(["delete", "pod", `--namespace=${namespace}`, name, "--wait=true"]);
 }
 
-/** A pod that sits there: the lab itself sends and answers in its namespace. */
+/** A pod without activity of its own: the lab sends and receives packets in its namespace. */
 function podObject({ namespace, name, node, labels }: NewPod): object {
   const container = { name: "agnhost", image: AGNHOST_IMAGE, args: ["pause"], imagePullPolicy: "Never" };
   return {
@@ -64,7 +65,7 @@ function podObject({ namespace, name, node, labels }: NewPod): object {
   };
 }
 
-/** Each pod's network namespace by its name on the pod's node: the one that has the pod's address. */
+/** Finds the name of each pod's network namespace on its node, by the pod's address. */
 export function podNamespaceNames(cluster: KubernetesCluster, pods: readonly LabPod[]): Map<LabPod, string> {
   const found = new Map<LabPod, string>();
   for (const { host } of cluster.places) {
@@ -72,7 +73,7 @@ export function podNamespaceNames(cluster: KubernetesCluster, pods: readonly Lab
     if (own.length === 0) continue;
     const holder = host.holder;
     if (holder === undefined) throw new Error(`node ${host.name} is down`);
-    const names = namesByAddress(namespacesSeenBy(holder.pid));
+    const names = namesByAddress(namespaceFolderOf(holder.pid));
     for (const pod of own) {
       const name = pod.addresses.map((address) => names.get(address)).find((each) => each !== undefined);
       if (name === undefined)
@@ -91,7 +92,7 @@ function namesByAddress(folder: string): Map<string, string> {
       using kernel = openRtnetlink(namespace);
       for (const { address } of kernel.addresses.list()) names.set(address, name);
     } catch {
-      // a pod that went away while we looked
+      // the pod was deleted meanwhile
     }
   }
   return names;

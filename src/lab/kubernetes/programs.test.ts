@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { stagedModules } from "./programs.ts";
 
-test("modules at exactly v0.0.0 live in the requiring repository; pseudo-versions do not", () => {
+test("modules at exactly v0.0.0 are part of the requiring repository; pseudo-versions are not", () => {
   const goMod = `module k8s.io/kubernetes
 require (
 	k8s.io/api v0.0.0

@@ -1,5 +1,5 @@
-// The programs of a real Kubernetes cluster. They are Go modules at fixed versions. Each is built once into a cache
-// outside the repository. If all of them are cached, nothing is downloaded.
+// Builds the programs of a real Kubernetes cluster from Go modules at fixed versions. Each is built once into a cache outside
+// the repository; cached programs are not downloaded again.
 import { execFile } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { homedir } from "node:os";
@@ -12,7 +12,7 @@ import { PAUSE_SOURCE } from "./pause-source.ts";
 interface Module {
   readonly name: string;
   readonly version: string;
-  /** The version of the modules it names at v0.0.0, which its own repository holds. */
+  /** Version of the modules that it requires at v0.0.0, which are part of the same repository. */
   readonly staging?: string;
   readonly tags?: string;
   readonly settings?: readonly string[];
@@ -40,11 +40,11 @@ const MODULES = [KUBERNETES, CONTAINERD, COREDNS];
 
 interface Source {
   readonly module: Module;
-  /** Its package in the module. */
+  /** The program's package in the module. */
   readonly path?: string;
-  /** Text of a main package that uses the module, where the module's own is not built. */
+  /** Source of a main package that replaces the module's own. */
   readonly main?: string;
-  /** A test compiled to a program of its own. */
+  /** The program is a compiled test. */
   readonly isTest?: true;
 }
 
@@ -64,7 +64,7 @@ const SOURCES = {
 } as const satisfies Readonly<Record<string, Source>>;
 
 export type ProgramName = keyof typeof SOURCES;
-/** What a cluster runs; the conformance suite is asked for apart. */
+/** All programs except the conformance tests. */
 export const CLUSTER_PROGRAMS = (Object.keys(SOURCES) as ProgramName[]).filter((name) => name !== "e2e.test");
 
 const MINIMUM_GO = 26;
@@ -75,7 +75,7 @@ export class ProgramsMissing extends Error {
 
 export const cacheFolder = (): string => join(process.env["XDG_CACHE_HOME"] ?? join(homedir(), ".cache"), "calico-ts");
 
-/** Where a program lies once it is built. */
+/** Path of a program after it has been built. */
 export function programPath(name: ProgramName): string {
   const { module } = SOURCES[name];
   return join(moduleFolder(module), name);
@@ -98,7 +98,7 @@ export async function obtainPrograms(names: readonly ProgramName[], terminal: Te
   }
 }
 
-/** Where it is, or why it cannot be had: one program for a test that needs no more. */
+/** Returns the path of one program, building it if necessary. */
 export async function findOrBuild(name: ProgramName, terminal: Terminal): Promise<string> {
   const onPath = Bun.which(name);
   if (onPath !== null) return onPath;
@@ -113,7 +113,7 @@ async function findGo(): Promise<string> {
   const { stdout } = await execute(go, ["version"], {});
   const minor = Number(/go1\.(\d+)/.exec(stdout)?.[1] ?? 0);
   if (minor < MINIMUM_GO)
-    throw new ProgramsMissing(`Kubernetes' programs are built with Go 1.${MINIMUM_GO}, here is 1.${minor}`);
+    throw new ProgramsMissing(`building Kubernetes requires Go 1.${MINIMUM_GO}, found 1.${minor}`);
   return go;
 }
 
@@ -150,12 +150,12 @@ async function buildModule(
   });
 }
 
-/** Modules a go.mod requires at exactly v0.0.0: they live in the requiring module's own repository. */
+/** Modules that a go.mod requires at exactly v0.0.0 are part of the requiring module's repository. */
 export function stagedModules(goMod: string): string[] {
   return [...new Set([...goMod.matchAll(/\b(k8s\.io\/[a-z0-9-]+) v0\.0\.0$/gm)].flatMap((match) => match[1] ?? []))];
 }
 
-/** Builds the first process of nodes and pods, unless it is there; a matter of seconds. */
+/** Builds `pause` unless it exists; takes a few seconds. */
 export async function obtainPause(): Promise<void> {
   const path = pausePath();
   if (existsSync(path)) return;
@@ -168,7 +168,7 @@ export async function obtainPause(): Promise<void> {
   });
 }
 
-/** Work that leaves nothing behind but what it moved to the target. */
+/** Runs `work` in a temporary folder inside `target`. */
 async function inBuildFolder(target: string, work: (folder: string, target: string) => Promise<void>): Promise<void> {
   mkdirSync(target, { recursive: true });
   const folder = mkdtempSync(join(target, "build-"));

@@ -1,4 +1,4 @@
-// What stands and what does not, as Kubernetes says it of each node.
+// Reports the state of each node of a cluster.
 import type { Lab } from "../lab.ts";
 import type { HostStatus } from "../status.ts";
 import { KubernetesCluster } from "./cluster.ts";
@@ -9,9 +9,9 @@ interface PodObject {
 
 export function clusterStatus(lab: Lab): HostStatus[] {
   const cluster = new KubernetesCluster(lab);
-  const answer = cluster.tryKubectl(["get", "nodes", "--request-timeout=5s"]);
-  const ready = answer.code === 0 ? cluster.readyNodes() : [];
-  const pods = answer.code === 0 ? cluster.get<{ items: readonly PodObject[] }>(["pods", "-A"]).items : [];
+  const result = cluster.tryKubectl(["get", "nodes", "--request-timeout=5s"]);
+  const ready = result.code === 0 ? cluster.readyNodes() : [];
+  const pods = result.code === 0 ? cluster.get<{ items: readonly PodObject[] }>(["pods", "-A"]).items : [];
   return lab.plan.nodes.map(({ name, interfaces }) => {
     const base = {
       host: name,
@@ -19,14 +19,14 @@ export function clusterStatus(lab: Lab): HostStatus[] {
       pods: pods.filter(({ spec }) => spec.nodeName === name).length,
     };
     if (lab.host(name).holder === undefined)
-      return { ...base, state: "down", detail: "the host is gone; calico lab up" };
-    if (answer.code !== 0)
-      return { ...base, state: "not ready", detail: answer.stderr.trim().split("\n").at(-1) ?? "" };
+      return { ...base, state: "down", detail: "the host does not run; start it with calico lab up" };
+    if (result.code !== 0)
+      return { ...base, state: "not ready", detail: result.stderr.trim().split("\n").at(-1) ?? "" };
     const isReady = ready.includes(name);
     return {
       ...base,
       state: isReady ? "ready" : "not ready",
-      detail: isReady ? "" : `calico lab kubectl describe node ${name}`,
+      detail: isReady ? "" : `see calico lab kubectl describe node ${name}`,
     };
   });
 }

@@ -1,5 +1,5 @@
-// Brings a Kubernetes cluster up: hosts, control plane, nodes, then Calico's manifest and cluster DNS. Every step leaves
-// what exists already as it is.
+// Creates a Kubernetes cluster: hosts, control plane, nodes, then Calico's manifest and cluster DNS. Each step creates only what
+// is missing.
 import { copyFileSync } from "node:fs";
 import { join } from "node:path";
 import { delay } from "../../lib/retry.ts";
@@ -14,24 +14,24 @@ import { ADMIN, apiServerUrl, startApiServer, startManagers } from "./control-pl
 import { installDns } from "./dns.ts";
 import { agnhostImage, coreDnsImage, pauseImage } from "./images.ts";
 import { installNetwork, networkManifest, productImage } from "./network.ts";
-import { configureNode, importImage, runtimeAnswers, startKubelet, startRuntime } from "./node-programs.ts";
+import { configureNode, importImage, isRuntimeReady, startKubelet, startRuntime } from "./node-programs.ts";
 import { CLUSTER_PROGRAMS, obtainPrograms } from "./programs.ts";
 
 const WAIT_MS = 120_000;
-/** Debian's, which nodes and the control plane run. */
+/** Debian programs that nodes and the control plane use. */
 const HOST_TOOLS = ["etcd", "runc", "openssl", "iptables-restore", "nft", "conntrack", "ipset"] as const;
 
 export async function upKubernetes(lab: Lab, terminal: Terminal): Promise<void> {
-  const cluster = await upBare(lab, terminal);
+  const cluster = await upWithoutNetwork(lab, terminal);
   await terminal.step("calico, by kubectl apply", () => installNetwork(cluster));
   await terminal.step("cluster DNS", () => installDns(cluster));
 }
 
-/** A cluster without a network: its nodes are there and not Ready. */
-async function upBare(lab: Lab, terminal: Terminal): Promise<KubernetesCluster> {
+/** Creates a cluster without a network plugin; its nodes are not Ready. */
+async function upWithoutNetwork(lab: Lab, terminal: Terminal): Promise<KubernetesCluster> {
   const { folder, plan, options } = lab;
   const cluster = new KubernetesCluster(lab);
-  const product = refuseHalfReady(options);
+  const product = checkPrerequisites(options);
   await obtainPrograms(CLUSTER_PROGRAMS, terminal);
   const images = await terminal.step("images", () => [pauseImage(), agnhostImage(), coreDnsImage(), product]);
   await terminal.step("control plane", () => {
@@ -47,7 +47,7 @@ async function upBare(lab: Lab, terminal: Terminal): Promise<KubernetesCluster> 
       startRuntime(place.host);
     }
     for (const { host } of cluster.places) {
-      await cluster.until(`containerd on ${host.name} answers`, () => runtimeAnswers(host), WAIT_MS);
+      await cluster.until(`containerd on ${host.name} responds`, () => isRuntimeReady(host), WAIT_MS);
       for (const image of images) {
         importImage(host, image);
         await delay(0); // lets the terminal print the elapsed time
@@ -65,22 +65,22 @@ async function upBare(lab: Lab, terminal: Terminal): Promise<KubernetesCluster> 
   return cluster;
 }
 
-/** Says at once what would else be missing after minutes of building. Gives the product's image. */
-export function refuseHalfReady(options: LabOptions): string {
+/** Fails early if something is missing. Returns the path of the product image. */
+export function checkPrerequisites(options: LabOptions): string {
   rolePath("calico-node");
   networkManifest(options);
   requireTools(HOST_TOOLS);
   return productImage();
 }
 
-/** What of it does not run; waits until it works. */
+/** Starts the missing programs of the control plane, and waits until they are ready. */
 export async function startControlPlane(cluster: KubernetesCluster): Promise<void> {
   cluster.authority.kubeconfig(apiServerUrl(cluster.address), ADMIN);
   startApiServer(cluster);
-  await cluster.until("the API server answers", () => cluster.kubectl(["get", "--raw", "/readyz"]) === "ok", WAIT_MS);
+  await cluster.until("the API server responds", () => cluster.kubectl(["get", "--raw", "/readyz"]) === "ok", WAIT_MS);
   startManagers(cluster);
   await cluster.until(
-    "the controller manager works",
+    "the controller manager is ready",
     () => cluster.tryKubectl(["get", "serviceaccount", "default"]).code === 0,
     WAIT_MS,
   );

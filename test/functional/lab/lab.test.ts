@@ -8,7 +8,7 @@ import { HOST_DATASTORE } from "../../../src/lab/folder.ts";
 import { Lab } from "../../../src/lab/lab.ts";
 import { measureMatrix } from "../../../src/lab/matrix.ts";
 import { DEFAULT_OPTIONS, type LabOptions } from "../../../src/lab/options.ts";
-import { namespacesSeenBy } from "../../../src/lab/process.ts";
+import { namespaceFolderOf } from "../../../src/lab/process.ts";
 import { rolePath } from "../../../src/lab/programs.ts";
 import { openTerminal } from "../../../src/lab/terminal.ts";
 import { up } from "../../../src/lab/up.ts";
@@ -214,7 +214,7 @@ describe("a lab of one host", () => {
       while (first.exitCode === null && !existsSync("/var/lib/calico-lab/testint/pid/node1-host")) await Bun.sleep(1);
       first.kill("SIGINT");
       expect(await first.exited).toBe(130);
-      expect(await new Response(first.stdout).text()).toContain("calico lab up --name testint goes on with it");
+      expect(await new Response(first.stdout).text()).toContain("resume with calico lab up --name testint");
       const before = existsSync(HOST_DATASTORE);
       expect(await calico("up", "--name", "testint").exited).toBe(0);
       expect(existsSync(HOST_DATASTORE)).toBe(before);
@@ -232,10 +232,10 @@ describe("a lab of one host", () => {
     { words: "matrix -o yaml", says: "-o yaml: want json" },
     { words: "matrix --version 5", says: "--version 5: want 4 or 6" },
     { words: "matrix --version 6", says: "lab testone has no IPv6; calico lab up --ipv6 makes a lab that has" },
-    { words: "matrix -n nobody", says: "lab testone has no pods in namespace nobody; calico lab pod list" },
-    { words: "break link", says: "NODE is missing; lab testone has node1" },
-    { words: "break rules", says: "NODE is missing; lab testone has node1" },
-    { words: "break link node9", says: "lab testone has no host node9; it has node1" },
+    { words: "matrix -n nobody", says: "lab testone has no pods in namespace nobody; see calico lab pod list" },
+    { words: "break link", says: "NODE is missing; hosts of lab testone: node1" },
+    { words: "break rules", says: "NODE is missing; hosts of lab testone: node1" },
+    { words: "break link node9", says: "lab testone has no host node9; its hosts: node1" },
   ];
   for (const { words, says } of refused)
     test(`refuses ${words}`, async () => {
@@ -299,7 +299,7 @@ describe("a lab of one host", () => {
     const holder = Lab.open(options.name).host("node1").holder!.pid!;
     expect(holder).toBeGreaterThan(0);
     process.kill(holder, "SIGKILL");
-    await eventually(() => !existsSync(namespacesSeenBy(holder)));
+    await eventually(() => !existsSync(namespaceFolderOf(holder)));
     await down(options.name, quiet);
     await program.exited;
     expect(existsSync(`/proc/${pid}`)).toBe(false);

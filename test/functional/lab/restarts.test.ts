@@ -3,10 +3,10 @@
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { down } from "../../../src/lab/down.ts";
-import { setPlug } from "../../../src/lab/fabric.ts";
+import { setConnected } from "../../../src/lab/fabric.ts";
 import type { Lab } from "../../../src/lab/lab.ts";
 import { DEFAULT_OPTIONS, type LabOptions } from "../../../src/lab/options.ts";
-import { endProcesses } from "../../../src/lab/process.ts";
+import { stopProcesses } from "../../../src/lab/process.ts";
 import { datastoreEnvironment, rolePath, startNode } from "../../../src/lab/programs.ts";
 import { openTerminal } from "../../../src/lab/terminal.ts";
 import { untilReady } from "../../../src/lab/readiness.ts";
@@ -85,7 +85,7 @@ test("the node is stopped and started again: not one ping is lost", async () => 
   const [node] = lab.plan.nodes;
   const process = lab.host("node1").program("calico-node");
   if (node === undefined || process === undefined) throw new Error("node1 does not run");
-  await endProcesses([process], 15_000);
+  await stopProcesses([process], 15_000);
   await pings.more(20); // while nothing of it runs
   startNode(lab.folder, lab.options, lab.plan, node);
   await untilReady(lab, "node1", 60_000);
@@ -159,9 +159,9 @@ test("NB-012 NB-013 a neighbour that is dead keeps a restarted node neither unre
   const process = lab.host("node1").program("calico-node");
   if (process === undefined) throw new Error("node1 does not run");
   const before = routes("node1");
-  setPlug(lab.folder, dead, nic, false);
+  setConnected(lab.folder, dead, nic, false);
   try {
-    await endProcesses([process], 15_000);
+    await stopProcesses([process], 15_000);
     startNode(lab.folder, lab.options, lab.plan, node);
     await untilReady(lab, "node1", 45_000);
     expect(probe("node1", "-bird-ready", "-bird6-ready").code).toBe(0);
@@ -175,7 +175,7 @@ test("NB-012 NB-013 a neighbour that is dead keeps a restarted node neither unre
     });
     expect(strict).toMatchObject({ code: 1, stdout: expect.stringContaining("10.77.0.13") });
   } finally {
-    setPlug(lab.folder, dead, nic, true);
+    setConnected(lab.folder, dead, nic, true);
   }
   for (const name of ["node1", "node3"]) await eventually(() => isWhole(name), 70_000, `${name} is whole`);
 }, 180_000);
@@ -213,9 +213,9 @@ test("a ping that is lost is counted", async () => {
   const [, , node] = lab.plan.nodes;
   const [nic] = node?.interfaces ?? [];
   if (node === undefined || nic === undefined) throw new Error("no node3");
-  setPlug(lab.folder, node, nic, false);
+  setConnected(lab.folder, node, nic, false);
   await pings.moreOf(5, (flow) => !flow.includes("pod3"));
-  setPlug(lab.folder, node, nic, true);
+  setConnected(lab.folder, node, nic, true);
   await pings.more(5);
   const lost = Object.keys(pings.lost());
   expect(lost.length).toBeGreaterThan(0);
@@ -235,7 +235,7 @@ test("a Node that is deleted takes its routes along, and its own service can sti
   if (process === undefined) throw new Error("node3 does not run");
   const children = supervised("node3").children.flatMap(({ pid }) => pid ?? []);
   const started = performance.now();
-  await endProcesses([process], 15_000);
+  await stopProcesses([process], 15_000);
   expect(performance.now() - started).toBeLessThan(10_000);
   expect(children.filter((pid) => isThere(pid))).toEqual([]);
 }, 60_000);

@@ -1,9 +1,9 @@
-// Runs another program in the place of this one.
+// Runs another program with the terminal of this one.
 import { spawnSync } from "node:child_process";
 import { constants } from "node:os";
 
-/** The program has the terminal of this one, and receives its interrupts. Returns the exit code. */
-export function become(command: readonly [string, ...string[]], environment: Record<string, string>): number {
+/** Interrupts go to the program. Returns its exit code. */
+export function runAttached(command: readonly [string, ...string[]], environment: Record<string, string>): number {
   process.on("SIGINT", () => {});
   const [file, ...args] = command;
   const { status, signal } = spawnSync(file, args, { stdio: "inherit", env: environment });
