@@ -1,12 +1,6 @@
 // Defines the inputs of doctor's checks: facts about the cluster, computed from its resources, and facts about the host
 // that doctor runs on. Checks are pure functions of these inputs, so they can be tested without a cluster or a host.
-import {
-  BgpCollector,
-  type BgpState,
-  type BirdSession,
-  type Problem,
-  type SessionEvidence,
-} from "../../bgp/index.ts";
+import { BgpCollector, type BgpState, type BirdSession, type Problem, type SessionEvidence } from "../../bgp/index.ts";
 import type { RouteType } from "../../kernel/index.ts";
 import { type Cidr, type IpNetwork, type IpVersion, tryParseCidr } from "../../lib/ip/ip.ts";
 import {
