@@ -1,4 +1,4 @@
-// Sessions between our nodes and routers of others: stock BIRD, FRR and GoBGP as top-of-rack switches in another AS.
+// Tests sessions between calico-ts nodes and other routers: BIRD, FRR and GoBGP as top-of-rack switches in another AS.
 import { expect, test } from "bun:test";
 import { chmodSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,14 +9,14 @@ import { RouterNetwork } from "../functional/bgp/routers.ts";
 if (process.getuid?.() !== 0) throw new Error("run as root: this builds network namespaces");
 const TOR = 254;
 const OURS = "192.168.1.0/26";
-/** What the rack announces to us. */
+/** The prefix that the router announces. */
 const THEIRS = "172.30.0.0/16";
 
-const isThere = (seen: readonly string[]) => seen.includes(`10.77.0.${TOR}`);
+const isConnected = (seen: readonly string[]) => seen.includes(`10.77.0.${TOR}`);
 
 interface Tor {
   readonly name: string;
-  /** Starts it in the namespace `tor`; returns how to see what it has learnt. */
+  /** Starts the router in the namespace `tor`. Returns a function that prints the learned routes. */
   start(net: RouterNetwork, password: string | undefined): () => string;
 }
 
@@ -25,15 +25,15 @@ const inside = (net: RouterNetwork, ...command: readonly string[]): string =>
     encoding: "utf8",
     stdio: ["ignore", "pipe", "ignore"],
   });
-const orNothing = (look: () => string) => () => {
+const orEmpty = (look: () => string) => () => {
   try {
     return look();
   } catch {
-    return ""; // not up yet
+    return ""; // not ready yet
   }
 };
 
-/** Starts FRR in the namespace `tor`; returns how to see what it has learnt. */
+/** Starts FRR in the namespace `tor`. Returns a function that prints the learned routes. */
 function startFrr(net: RouterNetwork, family: "ipv4" | "ipv6", configuration: string): () => string {
   const folder = join(net.folder, `frr-${family}`);
   mkdirSync(folder);
@@ -44,7 +44,7 @@ function startFrr(net: RouterNetwork, family: "ipv4" | "ipv6", configuration: st
   const ports = ["-p", "179", "-A", "127.0.0.1", "-P", "0"];
   net.start("tor", ["/usr/lib/frr/bgpd", "-Z", "-n", "-S", "-u", "root", "-g", "root", ...files, ...ports]);
   const look = ["--vty_socket", folder, "-d", "bgpd", "-c", `show bgp ${family} unicast`];
-  return orNothing(() => execFileSync("vtysh", look, { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }));
+  return orEmpty(() => execFileSync("vtysh", look, { encoding: "utf8", stdio: ["ignore", "pipe", "ignore"] }));
 }
 
 const tors: readonly Tor[] = [
@@ -62,7 +62,7 @@ protocol bgp node { local as 65100; neighbor 10.77.0.1 as 64512; ${password === 
       );
       const socket = join(net.folder, "tor.ctl");
       net.start("tor", ["bird", "-f", "-c", file, "-s", socket]);
-      return orNothing(() => execFileSync("birdc", ["-s", socket, "show", "route"], { encoding: "utf8" }));
+      return orEmpty(() => execFileSync("birdc", ["-s", socket, "show", "route"], { encoding: "utf8" }));
     },
   },
   {
@@ -100,7 +100,7 @@ ${password === undefined ? "" : `auth-password = "${password}"\n`}`,
       );
       net.start("tor", ["gobgpd", "-f", file, "--api-hosts", "127.0.0.1:50051", "--pprof-disable"]);
       let isAnnounced = false;
-      return orNothing(() => {
+      return orEmpty(() => {
         if (!isAnnounced) {
           inside(net, "gobgp", "global", "rib", "add", THEIRS);
           isAnnounced = true;
@@ -112,14 +112,14 @@ ${password === undefined ? "" : `auth-password = "${password}"\n`}`,
 ];
 
 for (const tor of tors) {
-  test.concurrent(`NB-083 eBGP with ${tor.name}: both sides learn, the pod network is announced as a block`, async () => {
+  test.concurrent(`NB-083 eBGP with ${tor.name}: both sides learn routes, and the pod network is announced as a block`, async () => {
     await using net = await RouterNetwork.create();
     await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
     net.addHost("tor", TOR);
     const learnt = tor.start(net, undefined);
     await net.put("BGPPeer", "tor", { node: "n1", peerIP: `10.77.0.${TOR}`, asNumber: 65100 });
     await net.addNode("n1", 1);
-    await pollUntil(() => net.established("n1", 4), isThere, 40_000);
+    await pollUntil(() => net.established("n1", 4), isConnected, 40_000);
     await pollUntil(learnt, (text) => text.includes(OURS));
     const routes = await pollUntil(
       () => net.routes("n1", 4),
@@ -128,7 +128,7 @@ for (const tor of tors) {
     expect(routes).toContain(`${THEIRS} via 10.77.0.${TOR} dev eth0`);
   }, 90_000);
 
-  test.concurrent(`NB-090 a password with ${tor.name}: a session with the right one, none with another`, async () => {
+  test.concurrent(`NB-090 with ${tor.name}, a session with the right password is established, with another one it is not`, async () => {
     await using net = await RouterNetwork.create();
     await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
     net.addHost("tor", TOR);
@@ -146,21 +146,21 @@ for (const tor of tors) {
       watch: async () => {},
     };
     await net.addNode("n1", 1, { passwords });
-    await pollUntil(() => net.established("n1", 4), isThere, 60_000);
+    await pollUntil(() => net.established("n1", 4), isConnected, 60_000);
     await put("wrong");
     await pollUntil(
       () => net.established("n1", 4),
-      (seen) => !isThere(seen),
+      (seen) => !isConnected(seen),
     );
     await put("right");
-    await pollUntil(() => net.established("n1", 4), isThere, 60_000);
+    await pollUntil(() => net.established("n1", 4), isConnected, 60_000);
   }, 90_000);
 }
 
 const OURS_6 = "fd80:1::/122";
 const THEIRS_6 = "2001:db8:30::/48";
 
-/** The same rack over IPv6: how each router is told. */
+/** The same routers over IPv6. */
 const over6: readonly { readonly name: string; start(net: RouterNetwork): () => string }[] = [
   {
     name: "stock BIRD",
@@ -176,7 +176,7 @@ protocol bgp node { local as 65100; neighbor fd77::1 as 64512; ipv6 { import all
       );
       const socket = join(net.folder, "tor6.ctl");
       net.start("tor", ["bird", "-f", "-c", file, "-s", socket]);
-      return orNothing(() => execFileSync("birdc", ["-s", socket, "show", "route"], { encoding: "utf8" }));
+      return orEmpty(() => execFileSync("birdc", ["-s", socket, "show", "route"], { encoding: "utf8" }));
     },
   },
   {
@@ -201,7 +201,7 @@ router bgp 65100
 ];
 
 for (const tor of over6)
-  test.concurrent(`NB-083 eBGP over IPv6 with ${tor.name}: both sides learn`, async () => {
+  test.concurrent(`NB-083 eBGP over IPv6 with ${tor.name}: both sides learn routes`, async () => {
     await using net = await RouterNetwork.create();
     await net.put("IPPool", "p6", { cidr: "fd80::/16" });
     net.addHost("tor", TOR);
@@ -218,5 +218,5 @@ for (const tor of over6)
       () => net.routes("n1", 6),
       (text) => text.includes(THEIRS_6),
     );
-    expect(routes).toMatch(new RegExp(`${THEIRS_6} via (fd77::${TOR}|fe80::\\S+) dev eth0`)); // BIRD says both
+    expect(routes).toMatch(new RegExp(`${THEIRS_6} via (fd77::${TOR}|fe80::\\S+) dev eth0`)); // BIRD uses either next hop
   }, 90_000);

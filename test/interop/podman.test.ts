@@ -1,5 +1,5 @@
-// A real container runtime on our network: podman with its CNI backend runs two containers from a root filesystem made
-// here, and they fetch each other's page. Containers, storage and CNI's cache live in folders of the test's own.
+// Tests a real container runtime: podman with its CNI backend runs two containers from a root file system that the test creates,
+// and each fetches a page from the other. Containers, storage and the CNI cache are in temporary folders.
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,10 +7,10 @@ import { describe, expect, test } from "bun:test";
 import { canRun, CniHost, collect, DIST } from "../functional/cni/cni-host.ts";
 import { startService } from "../functional/cni/service.ts";
 
-const why = missing();
-if (canRun && why !== undefined) console.log(`podman tests need ${why}: skipped`);
+const missing = missingProgram();
+if (canRun && missing !== undefined) console.log(`podman tests skipped: they need ${missing}`);
 
-function missing(): string | undefined {
+function missingProgram(): string | undefined {
   for (const program of ["podman", "crun", "busybox"]) if (Bun.which(program) === null) return program;
   const backend = execFileSync("podman", ["info", "--format", "{{.Host.NetworkBackend}}"], {
     env: { ...process.env, CONTAINERS_CONF: "/dev/null" },
@@ -18,7 +18,7 @@ function missing(): string | undefined {
   return backend.toString().trim() === "cni" ? undefined : "a podman with the CNI backend";
 }
 
-/** Runs in the host's namespaces; every line it prints is `name: value`. */
+/** Runs in the host's namespaces; prints lines `name: value`. */
 const SCENARIO = `
 set -eu
 work=$1; shift
@@ -49,8 +49,8 @@ $podman rm --force --time 0 one two >/dev/null
 echo "done: yes"
 `;
 
-describe.skipIf(!canRun || why !== undefined)("podman", () => {
-  test("CI-083 two containers of podman's CNI backend reach each other on our network, and leave nothing", async () => {
+describe.skipIf(!canRun || missing !== undefined)("podman", () => {
+  test("CI-083 two containers of podman's CNI backend reach each other, and leave no resources", async () => {
     await using host = await CniHost.create();
     await runContainers(host, {});
   });
@@ -71,7 +71,7 @@ async function runContainers(host: CniHost, conf: Record<string, unknown>): Prom
     name: _name,
     ...plugin
   } = host.conf({
-    mtu: 1440, // with an MTU to tell, the result names the pod's own interface, and podman knows the address
+    mtu: 1440, // with an MTU, the result includes the pod's interface, from which podman gets the address
     ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: "true" },
     ...conf,
   });

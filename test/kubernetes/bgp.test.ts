@@ -8,7 +8,7 @@ import { createSyncer, type KubeApi, openKubeApi, openSqliteInMemory } from "../
 import { silentLogger } from "../../src/lib/log/log.ts";
 import { pollUntil } from "../../src/lib/testing/eventually.ts";
 import type { KindName } from "../../src/model/index.ts";
-import { agreeableBird as bird, put as putInto } from "../functional/bgp/bare-service.ts";
+import { acceptingBird as bird, put as putInto } from "../functional/bgp/bare-service.ts";
 import { type Cluster, isAvailable, startCluster, suite } from "./cluster.ts";
 
 let cluster: Cluster;

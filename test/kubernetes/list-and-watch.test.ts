@@ -18,7 +18,7 @@ import { createLogger, silentLogger } from "../../src/lib/log/log.ts";
 import { delay } from "../../src/lib/retry.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
 import { keyPath } from "../../src/model/index.ts";
-import { agreeableBird as bird } from "../functional/bgp/bare-service.ts";
+import { acceptingBird as bird } from "../functional/bgp/bare-service.ts";
 import { type Accounts, installAccounts } from "./accounts.ts";
 import { type Cluster, configOf, isAvailable, startCluster, suite } from "./cluster.ts";
 import { CLUSTER_NETWORK_POLICY } from "./cluster-network-policy.ts";

@@ -1,5 +1,5 @@
-// BIRD's configuration for each named situation equals the one in conf/, and BIRD itself takes it.
-// UPDATE=1 writes conf/ anew: read the difference before you keep it.
+// Compares BIRD's configuration for each scenario with the file in conf/, and checks it with BIRD. UPDATE=1 rewrites conf/;
+// review the differences before you commit them.
 import { afterAll, expect, test } from "bun:test";
 import { execFileSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -29,7 +29,7 @@ for (const [name, scenario] of Object.entries(SCENARIOS))
     });
   }
 
-test("conf/ holds nothing else", () => {
+test("conf/ contains no other files", () => {
   const known = new Set(Object.keys(SCENARIOS).flatMap((name) => [`${name}.bird.cfg`, `${name}.bird6.cfg`]));
   const found = readdirSync(golden, { recursive: true, encoding: "utf8" }).filter((name) => name.endsWith(".cfg"));
   expect(found.filter((name) => !known.has(name))).toEqual([]);

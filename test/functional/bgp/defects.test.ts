@@ -1,5 +1,5 @@
-// What the original does badly, each given to our plan and to BIRD itself: a valid value, or that one object left out and
-// reported, and the rest of the file stands.
+// Tests cases that Calico handles wrongly, with the plan and with a real BIRD: calico-ts uses a valid value, or leaves out and
+// reports the object; the rest of the configuration is valid.
 import { afterAll, expect, test } from "bun:test";
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
@@ -33,8 +33,8 @@ function planOf(resources: readonly Resource[], name = "n1"): BgpPlan {
   return plan(collector.stateFor(name), name);
 }
 
-/** BIRD reads both families' files, or says why not. */
-function isTaken(made: BgpPlan): void {
+/** Checks the files of both families with BIRD. */
+function checkWithBird(made: BgpPlan): void {
   for (const family of [4, 6] as const) {
     const file = join(folder, "bird.cfg");
     writeFileSync(file, birdConfiguration(made, family, { password: () => undefined }));
@@ -44,7 +44,7 @@ function isTaken(made: BgpPlan): void {
 const names = (made: BgpPlan) => made.peers.map(({ name }) => name);
 const reported = (made: BgpPlan, object: string) => made.problems.filter((each) => each.object === object).length;
 
-test("two BGPPeers for one address: the same one wins in whatever order they arrive, and doctor tells of the other", () => {
+test("two BGPPeers for the same address: the same one is used in any order of arrival, and doctor reports the other", () => {
   const peers = [
     tor("b", { asNumber: 65002 }),
     tor("a", { asNumber: 65001 }),
@@ -62,7 +62,7 @@ test("two BGPPeers for one address: the same one wins in whatever order they arr
     const made = planOf([node("n1", "10.0.0.1/24"), pool, ...order.map((i) => peers[i]!)]);
     expect(made.peers.map(({ remoteAs }) => remoteAs)).toEqual([65001]);
     expect([reported(made, "BGPPeer(b)"), reported(made, "BGPPeer(c)")]).toEqual([1, 1]);
-    isTaken(made);
+    checkWithBird(made);
   }
   const { findings: found } = examine(clusterFacts([node("n1", "10.0.0.1/24"), pool, ...peers]));
   expect(found.map(({ id, object }) => `${id} ${object}`)).toEqual([
@@ -71,16 +71,16 @@ test("two BGPPeers for one address: the same one wins in whatever order they arr
   ]);
 });
 
-test("a BGPPeer without AS number is left out and reported, not AS 0; one to a node has the node's", () => {
+test("a BGPPeer without an AS number is left out and reported; a BGPPeer for a node has the node's AS number", () => {
   const bare = resource("BGPPeer", "bare", { peerIP: "10.0.0.254" });
   const toNode = resource("BGPPeer", "to-node", { peerIP: "10.0.0.2" });
   const made = planOf([node("n1", "10.0.0.1/24"), node("n2", "10.0.0.2/24", { asNumber: 64999 }), pool, bare, toNode]);
   expect<unknown>(made.peers.map(({ neighbor, remoteAs }) => [neighbor, remoteAs])).toEqual([["10.0.0.2", 64999]]);
   expect(reported(made, "BGPPeer(bare)")).toBe(1);
-  isTaken(made);
+  checkWithBird(made);
 });
 
-test("a node without IPv4 has a router id all the same, and the same every time", () => {
+test("a node without an IPv4 address has a router ID, which is always the same", () => {
   const made = planOf([
     node("n1", undefined, { ipv6Address: "fd00::1/64" }),
     node("n2", undefined, { ipv6Address: "fd00::2/64" }),
@@ -88,17 +88,17 @@ test("a node without IPv4 has a router id all the same, and the same every time"
   ]);
   expect(made.routerId).toMatch(/^\d+\.\d+\.\d+\.\d+$/);
   expect(names(made)).toEqual(["Mesh_fd00__2"]);
-  isTaken(made);
+  checkWithBird(made);
 });
 
-test("two nodes with one address are one protocol, and reported", () => {
+test("two nodes with the same address get one session, and are reported", () => {
   const made = planOf([node("n1", "10.0.0.1/24"), node("n2", "10.0.0.2/24"), node("n3", "10.0.0.2/24"), pool]);
   expect(names(made)).toEqual(["Mesh_10_0_0_2"]);
   expect(reported(made, "Node(n3)")).toBe(1);
-  isTaken(made);
+  checkWithBird(made);
 });
 
-test("prefix lengths that make no range never match, and are reported", () => {
+test("an empty range of prefix lengths never matches, and is reported", () => {
   const filter = resource("BGPFilter", "f", {
     exportV4: [
       { cidr: "10.0.0.0/16", matchOperator: "In", prefixLength: { min: 8, max: 12 }, action: "Accept" },
@@ -110,16 +110,16 @@ test("prefix lengths that make no range never match, and are reported", () => {
   });
   const made = planOf([node("n1", "10.0.0.1/24"), pool, filter, tor("t", { filters: ["f"] })]);
   expect(reported(made, "BGPFilter(f)")).toBe(4);
-  // Nor are they in the plan: what it lists is what BIRD is given.
+  // They are not in the plan either, which lists only what BIRD gets.
   expect(made.bgpFilters.map(({ direction, rules }) => [direction, rules])).toEqual([
     ["export", [{ interface: "eth0", action: "accept" }, { action: "reject" }]],
   ]);
   expect(made.peers[0]?.importFilters).toEqual([]);
   expect(names(made)).toEqual(["Global_10_0_0_254"]);
-  isTaken(made);
+  checkWithBird(made);
 });
 
-test("two reflectors of one cluster that peer by address are not each other's clients", () => {
+test("two reflectors of the same cluster that peer by address are not clients of each other", () => {
   const reflector = (name: string, n: number) => node(name, `10.0.0.${n}/24`, { routeReflectorClusterID: "244.0.0.1" });
   const made = planOf([
     reflector("n1", 1),
@@ -133,10 +133,10 @@ test("two reflectors of one cluster that peer by address are not each other's cl
     ["10.0.0.2", false],
     ["10.0.0.3", true],
   ]);
-  isTaken(made);
+  checkWithBird(made);
 });
 
-test("with the mesh on, a BGPPeer to a node is the one session there is, on both ends", async () => {
+test("with the mesh enabled, a BGPPeer for a node replaces the mesh session on both ends", async () => {
   if (process.getuid?.() !== 0) throw new Error("run as root: this builds network namespaces");
   await using net = await RouterNetwork.create();
   await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
@@ -154,7 +154,7 @@ test("with the mesh on, a BGPPeer to a node is the one session there is, on both
   }
 }, 60_000);
 
-test("all of it at once: BIRD takes the file", () => {
+test("BIRD accepts a configuration with all these cases", () => {
   const made = planOf([
     node("n1", undefined, { ipv6Address: "fd00::1/64" }),
     node("n2", "10.0.0.2/24", { ipv6Address: "fd00::2/64" }),
@@ -167,5 +167,5 @@ test("all of it at once: BIRD takes the file", () => {
     pool,
   ]);
   expect(names(made)).toEqual(["Mesh_fd00__2"]);
-  isTaken(made);
+  checkWithBird(made);
 });

@@ -1,5 +1,5 @@
-// What a BGP speaker next to a node can do: one that is a configured peer and announces routes that are not its own, and
-// one that is no peer. All are stock BIRDs.
+// Tests attacks by a BGP speaker next to a node: a configured peer that announces routes of others, and a speaker that is not a
+// peer. All speakers are real BIRDs.
 import { expect, test } from "bun:test";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { RouterNetwork } from "./routers.ts";
 
 if (process.getuid?.() !== 0) throw new Error("run as root: this builds network namespaces");
 
-/** A router that has one session with n1 and announces static routes. */
+/** Starts a router that has one session with n1 and announces static routes. */
 function startRouter(
   net: RouterNetwork,
   name: string,
@@ -29,7 +29,7 @@ protocol bgp node { local as ${as}; neighbor 10.77.0.1 as 64512; ${password} con
   net.start(name, ["bird", "-f", "-c", file, "-s", join(net.folder, `${name}.ctl`)]);
 }
 
-/** A node with the block 192.168.1.0/26. */
+/** Creates a node with the block 192.168.1.0/26. */
 async function makeNode(net: RouterNetwork, password?: string): Promise<void> {
   await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
   const passwords = { get: () => password, watch: async () => {} };
@@ -39,7 +39,7 @@ async function makeNode(net: RouterNetwork, password?: string): Promise<void> {
     (text) => text.includes("blackhole 192.168.1.0/26"),
   );
 }
-/** A pod of the node with the route that Felix writes. */
+/** Adds a pod to the node, with the route that Felix writes. */
 function addPod(net: RouterNetwork): void {
   net.ip("n1", "link add cali1 type veth peer name pod");
   for (const link of ["cali1", "pod"]) net.ip("n1", `link set ${link} up`);
@@ -48,7 +48,7 @@ function addPod(net: RouterNetwork): void {
 const routeTo = (net: RouterNetwork, address: string) => net.ip("n1", `route get ${address}`).split("\n")[0];
 const protocolOf = (net: RouterNetwork, name: string) =>
   Bun.spawnSync(["birdc", "-s", join(net.folder, `${name}.ctl`), "show", "protocols", "all", "node"]).stdout.toString();
-/** Announced last in every test: what a peer sends before it has been handled when this one is in the kernel. */
+/** Announced last in each test: when it is in the kernel, earlier routes of the peer have been handled. */
 const LAST = "203.0.113.0/24";
 
 for (const as of [65100, 64512])
@@ -87,7 +87,7 @@ test.concurrent("a BGPFilter keeps a peer's default route and its routes into th
   expect(net.routes("n1", 4)).not.toMatch(/^(default|0\.0\.0\.0\/0|192\.168\.2\.0\/26) via/m);
 }, 60_000);
 
-test.concurrent("a BGP speaker that is no peer gets no session and no route into the kernel", async () => {
+test.concurrent("a BGP speaker that is not a peer gets no session and no route into the kernel", async () => {
   await using net = await RouterNetwork.create();
   await makeNode(net);
   await net.put("BGPPeer", "tor", { peerIP: "10.77.0.254", asNumber: 65100 });

@@ -1,5 +1,5 @@
-// Routers on one switch, each a network namespace with our BGP service and real BIRDs, all on one datastore. Gone
-// afterwards, whatever happened.
+// Runs routers on one switch: each is a network namespace with the BGP service and real BIRDs, all on one datastore. They are
+// removed after the test, also if it fails.
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { mkdirSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -30,7 +30,7 @@ export class RouterNetwork implements AsyncDisposable {
   readonly folder = mkdtempSync(join(tmpdir(), "calico-routers-"));
   readonly #namespaces: string[] = [];
   readonly #children: ChildProcess[] = [];
-  /** BIRDs by socket. */
+  /** BIRD processes by socket. */
   readonly #birds = new Map<string, ChildProcess>();
   readonly #services: { readonly abort: AbortController; readonly running: Promise<void> }[] = [];
   readonly datastore: Datastore;
@@ -68,7 +68,7 @@ export class RouterNetwork implements AsyncDisposable {
     return execFileSync("ip", ["-n", this.nameOf(name), ...words.split(" ")], { encoding: "utf8" });
   }
 
-  /** A host on the switch: 10.77.0.N and fd77::N on eth0. */
+  /** Adds a host to the switch, with 10.77.0.N and fd77::N on eth0. */
   addHost(name: string, number: number): void {
     this.#addNamespace(name);
     const port = `p${number}`;
@@ -100,7 +100,7 @@ export class RouterNetwork implements AsyncDisposable {
     this.ip(name, `link set eth0 address ${macOf(number)}`);
   }
 
-  /** Entries that stay are not counted against the table's limit. */
+  /** Permanent entries do not count against the table's limit. */
   #introduce(name: string, number: number): void {
     const entry = (n: number) => `neigh replace 10.77.0.${n} lladdr ${macOf(n)} dev eth0 nud permanent\n`;
     for (const other of this.#numbers.keys()) this.#batch(other, entry(number));
@@ -112,7 +112,7 @@ export class RouterNetwork implements AsyncDisposable {
     execFileSync("ip", ["-n", this.nameOf(name), "-batch", "-"], { input });
   }
 
-  /** A program in a host's namespace, ended with the network. */
+  /** Starts a program in a host's namespace; it is killed with the network. */
   start(name: string, command: readonly string[]): ChildProcess {
     const child = spawn("ip", ["netns", "exec", this.nameOf(name), ...command], {
       stdio: ["ignore", "ignore", "ignore"],
@@ -121,7 +121,7 @@ export class RouterNetwork implements AsyncDisposable {
     return child;
   }
 
-  /** The same, and what it says. */
+  /** The same, and collects its output. */
   listen(name: string, command: readonly string[], onText: (text: string) => void): ChildProcess {
     const child = spawn("ip", ["netns", "exec", this.nameOf(name), ...command], {
       stdio: ["ignore", "pipe", "ignore"],
@@ -139,7 +139,7 @@ export class RouterNetwork implements AsyncDisposable {
     });
   }
 
-  /** A node of ours: host, Node resource, one block, service and BIRDs. */
+  /** Adds a calico-ts node: host, Node resource, one block, BGP service and BIRDs. */
   async addNode(
     name: string,
     number: number,
@@ -147,7 +147,7 @@ export class RouterNetwork implements AsyncDisposable {
       readonly bgp?: object;
       readonly labels?: Readonly<Record<string, string>>;
       readonly passwords?: PasswordSource;
-      readonly families?: readonly IpVersion[] /** Without BIRD trying each file first. */;
+      readonly families?: readonly IpVersion[] /** If set, BIRD does not check files before they are installed. */;
       readonly unchecked?: boolean;
     } = {},
   ): Promise<void> {
@@ -193,12 +193,12 @@ export class RouterNetwork implements AsyncDisposable {
     return bird;
   }
 
-  /** As `kill -9` does. */
+  /** Sends SIGKILL. */
   async killBird(name: string, family: IpVersion): Promise<void> {
     const bird = this.#birds.get(this.socketOf(name, family));
     if (bird === undefined) throw new Error(`${name} has no BIRD`);
     const gone = new Promise((resolve) => bird.once("exit", resolve));
-    bird.kill("SIGKILL"); // \`ip netns exec\` has become BIRD itself
+    bird.kill("SIGKILL"); // \`ip netns exec\` has executed BIRD
     await gone;
   }
 
@@ -216,7 +216,7 @@ export class RouterNetwork implements AsyncDisposable {
     return parseStatus(await control.request("show status"));
   }
 
-  /** Neighbours of established sessions. */
+  /** Peers of established sessions. */
   async established(name: string, family: IpVersion): Promise<readonly string[]> {
     const sessions = await this.sessions(name, family).catch(() => []);
     return sessions
@@ -225,7 +225,7 @@ export class RouterNetwork implements AsyncDisposable {
       .sort();
   }
 
-  /** Destinations BIRD wrote to the kernel, with their way. */
+  /** Routes that BIRD wrote to the kernel. */
   routes(name: string, family: IpVersion): string {
     return this.ip(name, `-${family} route show proto bird`);
   }

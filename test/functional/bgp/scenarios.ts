@@ -1,5 +1,5 @@
-// Named situations of a cluster, each with the configuration BIRD gets for it in conf/. The node is kube-master, with
-// four blocks and one single address.
+// Defines scenarios of a cluster; conf/ contains BIRD's configuration for each. The node is kube-master, with four blocks and
+// one single address.
 import { BgpCollector, type BgpPlan, type LocalInputs, plan } from "../../../src/bgp/index.ts";
 import { parseAddress } from "../../../src/lib/ip/ip.ts";
 import { API_VERSION, type KindName, type Labels } from "../../../src/model/index.ts";
@@ -83,7 +83,7 @@ const filtered = (filters: Readonly<Record<string, object>>, peer: object = {}):
   filters,
   peers: tor({ filters: Object.keys(filters), ...peer }),
 });
-/** The same filters on a peer of all nodes, and on one of this node. */
+/** The same filters for a global peer and for a peer of this node. */
 const both = (name: string, filters: Readonly<Record<string, object>>): Readonly<Record<string, Scenario>> => ({
   [`bgpfilter/${name}/global_peer`]: filtered(filters),
   [`bgpfilter/${name}/explicit_peer`]: filtered(filters, { node: NODE }),
@@ -446,7 +446,7 @@ export const SCENARIOS: Readonly<Record<string, Scenario>> = {
     peers: { a: { node: NODE, peerIP: "10.225.0.1", asNumber: 65100, password: secret("b") }, ...tor() },
     inputs: ALL_SECRETS,
   },
-  // Another secret for the same peer; then a key that its secret does not have, and no password any more.
+  // Another secret for the same peer; then a key that the secret does not have; then no password.
   "password-step4": {
     nodes: DUAL,
     configuration: NO_MESH,

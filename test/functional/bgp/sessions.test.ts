@@ -1,4 +1,4 @@
-// Real BIRDs, configured by our service, in namespaces on one switch.
+// Tests sessions between real BIRDs, configured by the BGP service, in namespaces on one switch.
 import { expect, test } from "bun:test";
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
@@ -15,7 +15,7 @@ const has =
   (seen: readonly string[]) =>
     JSON.stringify(seen) === JSON.stringify(wanted);
 
-/** Two nodes that know each other's blocks. */
+/** Two nodes that have routes to each other's blocks. */
 async function twoNodes(): Promise<RouterNetwork> {
   const net = await RouterNetwork.create();
   try {
@@ -32,7 +32,7 @@ async function twoNodes(): Promise<RouterNetwork> {
   }
 }
 
-test.concurrent("NB-080 NB-107 NB-109 NB-122 a mesh of three, in both families: blocks reach every kernel; a node that leaves takes its routes along", async () => {
+test.concurrent("NB-080 NB-107 NB-109 NB-122 a mesh of three nodes, in both families: all kernels get routes to all blocks, and lose those of a deleted node", async () => {
   await using net = await RouterNetwork.create();
   await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
   await net.put("IPPool", "p6", { cidr: "fd80::/16" });
@@ -58,7 +58,7 @@ test.concurrent("NB-080 NB-107 NB-109 NB-122 a mesh of three, in both families: 
   expect(net.routes("n1", 4)).toContain("192.168.2.0/26 via 10.77.0.2");
 }, 90_000);
 
-test.concurrent("NB-087 NB-083 reflectors by selector: six clients learn each other's blocks through two reflectors, and one will do", async () => {
+test.concurrent("NB-087 NB-083 reflectors by selector: six clients learn each other's blocks through two reflectors, or through one if the other fails", async () => {
   await using net = await RouterNetwork.create();
   await net.put("BGPConfiguration", "default", { nodeToNodeMeshEnabled: false });
   await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
@@ -81,26 +81,26 @@ test.concurrent("NB-087 NB-083 reflectors by selector: six clients learn each ot
     () => net.routes("c5", 4),
     (text) => text.includes("192.168.3.0/26") && text.includes("192.168.1.0/26"),
   );
-  expect(routes).toContain("192.168.3.0/26 via 10.77.0.3 dev eth0"); // straight to the client, not over the reflector
+  expect(routes).toContain("192.168.3.0/26 via 10.77.0.3 dev eth0"); // directly to the client, not through the reflector
   for (const number of clients)
     await pollUntil(
       () => net.routes(`c${number}`, 4),
       (text) => [1, 2, ...clients].every((n) => n === number || text.includes(`192.168.${n}.0/26 via 10.77.0.${n} `)),
     );
-  // One reflector of the pair is enough.
+  // One reflector is sufficient.
   await net.killBird("r1", 4);
   await pollUntil(() => net.established("c5", 4), has("10.77.0.2"));
   expect(net.routes("c5", 4)).toContain("192.168.8.0/26 via 10.77.0.8 dev eth0");
 }, 90_000);
 
-test.concurrent("NB-107 NB-116 of a block's addresses only those that move in are told: a pod's first route, the CNI plugin's, is not", async () => {
+test.concurrent("NB-107 NB-116 of the addresses inside a block, only migrating ones are announced; the first route of a pod, by the CNI plugin, is not", async () => {
   await using net = await twoNodes();
   net.ip("n1", "link add cali1 type veth peer name pod");
   for (const link of ["cali1", "pod"]) net.ip("n1", `link set ${link} up`);
-  net.ip("n1", "route add 192.168.1.1/32 dev cali1 scope link"); // as the CNI plugin leaves it
-  net.ip("n1", "route add 192.168.1.2/32 dev cali1 scope link proto 80 metric 1024"); // as Felix has it
-  net.ip("n1", "route add 192.168.1.3/32 dev cali1 scope link proto 80 metric 512"); // moving in
-  net.ip("n1", "route add 192.168.77.1/32 dev cali1 scope link proto 80 metric 1024"); // of nobody's block
+  net.ip("n1", "route add 192.168.1.1/32 dev cali1 scope link"); // as written by the CNI plugin
+  net.ip("n1", "route add 192.168.1.2/32 dev cali1 scope link proto 80 metric 1024"); // as written by Felix
+  net.ip("n1", "route add 192.168.1.3/32 dev cali1 scope link proto 80 metric 512"); // migrating to this node
+  net.ip("n1", "route add 192.168.77.1/32 dev cali1 scope link proto 80 metric 1024"); // borrowed: in no block of this node
   const told = await pollUntil(
     () => net.routes("n2", 4),
     (text) => ["192.168.1.3 ", "192.168.77.1 "].every((address) => text.includes(address)),
@@ -108,13 +108,13 @@ test.concurrent("NB-107 NB-116 of a block's addresses only those that move in ar
   expect(told).not.toMatch(/192\.168\.1\.[12] /);
 }, 60_000);
 
-test.concurrent("NB-107 a block claimed for a pod that is there already is told before the pod's own route is taken back", async () => {
+test.concurrent("NB-107 a block claimed for an existing pod is announced before the pod's own route is withdrawn", async () => {
   await using net = await twoNodes();
   let seen = "";
   const listener = net.listen("n2", ["ip", "monitor", "route"], (text) => (seen += text));
   let tries = 0;
   await eventually(() => {
-    net.ip("n2", `route add blackhole 198.18.${tries++}.0/24`); // until it listens
+    net.ip("n2", `route add blackhole 198.18.${tries++}.0/24`); // until the monitor is ready
     return seen !== "";
   });
   net.ip("n1", "link add cali1 type veth peer name pod");
@@ -133,7 +133,7 @@ test.concurrent("NB-107 a block claimed for a pod that is there already is told 
   ]);
 }, 60_000);
 
-test.concurrent("NB-113 NB-106 a pool that Felix routes stays out of BIRD's kernel, and disabled export stays at home", async () => {
+test.concurrent("NB-113 NB-106 BIRD does not program routes of a VXLAN pool, and does not announce a pool with disabled export", async () => {
   await using net = await RouterNetwork.create();
   await net.put("IPPool", "p4", { cidr: "192.168.1.0/24", vxlanMode: "Always" });
   await net.put("IPPool", "q4", { cidr: "192.168.2.0/24", disableBGPExport: true });
@@ -143,7 +143,7 @@ test.concurrent("NB-113 NB-106 a pool that Felix routes stays out of BIRD's kern
     () => net.routes("n2", 4),
     (text) => text.includes("192.168.3.0/26"),
   );
-  expect(net.routes("n2", 4)).not.toContain("192.168.1.0/26"); // VXLAN: Felix' work
+  expect(net.routes("n2", 4)).not.toContain("192.168.1.0/26"); // VXLAN: programmed by Felix
   expect(net.routes("n1", 4)).not.toContain("192.168.2.0/26"); // not announced
 }, 60_000);
 
@@ -157,7 +157,7 @@ test.concurrent("NB-086 NB-104 NB-105 other ports, and BIRD bound to the node's 
   expect(listening).not.toContain("0.0.0.0:1790");
 }, 60_000);
 
-test.concurrent("passwords that differ, or that only we have, are told from the kernel's counters", async () => {
+test.concurrent("different passwords, or a password on one side only, are detected from the kernel's counters", async () => {
   await using net = await RouterNetwork.create();
   net.addHost("tor", 254);
   const file = join(net.folder, "tor.conf");
@@ -195,7 +195,7 @@ protocol bgp node { local as 65100; neighbor 10.77.0.1 as 64512; ${password} con
   );
 }, 100_000);
 
-test.concurrent("a killed BIRD comes back without its peers or its kernel losing a route", async () => {
+test.concurrent("neither peers nor the kernel lose a route when BIRD is killed and restarted", async () => {
   await using net = await RouterNetwork.create();
   await net.put("IPPool", "p4", { cidr: "192.168.0.0/16" });
   for (const number of [1, 2]) await net.addNode(`n${number}`, number);
@@ -205,7 +205,7 @@ test.concurrent("a killed BIRD comes back without its peers or its kernel losing
   let lost = 0;
   const watch = setInterval(() => (lost += isWhole() ? 0 : 1), 50);
   await net.killBird("n1", 4);
-  net.startBird("n1", 4, "-R"); // as supervision starts it: the kernel's routes are kept until the peers have told theirs
+  net.startBird("n1", 4, "-R"); // like the supervisor: the kernel's routes are kept until the peers have sent theirs
   await pollUntil(() => net.established("n1", 4), has("10.77.0.2"));
   await pollUntil(
     () => net.status("n1", 4),

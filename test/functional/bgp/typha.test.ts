@@ -1,4 +1,4 @@
-// The BGP service behind a Typha: it hears what the datastore says, of the block affinities only its own.
+// Tests the BGP service with Typha: it receives the datastore's updates, and of block affinities only its own.
 import { expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -11,9 +11,9 @@ import { pollUntil } from "../../../src/lib/testing/eventually.ts";
 import type { KindName } from "../../../src/model/index.ts";
 import { openNodeSyncer } from "../../../src/node/node-syncer.ts";
 import { TestServer } from "../typha/harness.ts";
-import { agreeableBird as bird, put as putInto } from "./bare-service.ts";
+import { acceptingBird as bird, put as putInto } from "./bare-service.ts";
 
-test("NB-074 through Typha, further changes too, and through another one when the first dies", async () => {
+test("NB-074 the service receives updates through Typha, and through another Typha if the first fails", async () => {
   const folder = mkdtempSync(join(tmpdir(), "calico-bgp-typha-"));
   const datastore = await openSqliteInMemory();
   const put = (kind: KindName, name: string, spec: object) => putInto(datastore, kind, name, spec);
@@ -59,7 +59,7 @@ test("NB-074 through Typha, further changes too, and through another one when th
   expect(text()).not.toContain("192.168.2.0/26");
   await put("Node", "n3", { bgp: { ipv4Address: "10.0.0.3/24" } });
   await pollUntil(text, (found) => found.includes("neighbor 10.0.0.3"));
-  // Its Typha dies: what it has stays, and the other one tells it the rest.
+  // Its Typha fails: the state is kept, and another Typha sends the later updates.
   expect(other.server.connectionCount).toBe(0);
   const before = text();
   await typha.server.stop();

@@ -1,5 +1,5 @@
-// Small pools, and on every node a pod with an address borrowed from every other node's block. Each pod must reach each
-// pod, and each host must have exactly one route to each pod, whichever program writes the routes.
+// Tests borrowed addresses with small pools: each node has a pod with an address from each other node's block. All pods must
+// reach each other, and each host must have exactly one route to each pod, whether Felix or BIRD programs the routes.
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { spawn } from "node:child_process";
 import { down } from "../../../src/lab/down.ts";
@@ -125,11 +125,11 @@ for (const { title, options: shape, vxlanMode, configuration } of SHAPES)
       }, 60_000);
 
     for (const version of VERSIONS)
-      test(`IPv${version}: the route to a borrowed address that moves changes once, to the new node`, async () => {
+      test(`IPv${version}: the route to a moved borrowed address changes once, to the new node`, async () => {
         const name = `v${version}-node2-from-node1`;
         const pod = lab.record.pods.find((each) => each.name === name);
         const requestedAddress = pod?.addresses[0];
-        if (pod === undefined || requestedAddress === undefined) throw new Error(`there is no pod ${name}`);
+        if (pod === undefined || requestedAddress === undefined) throw new Error(`pod ${name} does not exist`);
         await using monitor = await RouteMonitor.start(lab, "node1", requestedAddress);
         const before = monitor.nextHop;
         removePod(lab, pod);
@@ -148,9 +148,9 @@ for (const { title, options: shape, vxlanMode, configuration } of SHAPES)
       }, 60_000);
   });
 
-/** Next hops, oldest first, of a host's best route to one address; `undefined` while there is no route to it alone. */
+/** Records the next hops of a host's best route to one address, oldest first; `undefined` while there is no such route. */
 class RouteMonitor implements AsyncDisposable {
-  /** By metric: routes to one destination that differ in it exist beside each other. */
+  /** By metric: a destination can have several routes with different metrics. */
   readonly #byMetric = new Map<number, string>();
   readonly #child: ReturnType<typeof spawn>;
   readonly #ended: Promise<void>;
@@ -180,7 +180,7 @@ class RouteMonitor implements AsyncDisposable {
   static async start(lab: Lab, host: string, address: string): Promise<RouteMonitor> {
     const monitor = new RouteMonitor(lab, host, address);
     const [family, marker] = address.includes(":") ? ["-6", "2001:db8:ffff::/64"] : ["-4", "192.0.2.0/24"];
-    // The monitor listens once it reports a change.
+    // The monitor is ready when it reports a change.
     await eventually(() => {
       lab.host(host).run(["ip", family, "route", "replace", marker, "dev", "lo"]);
       lab.host(host).run(["ip", family, "route", "del", marker]);

@@ -1,5 +1,5 @@
-// One node of a Kubernetes lab without its programs: what a kubelet finds there, what the machine keeps, and that
-// nothing is left.
+// Tests one node of a Kubernetes lab without its programs: the environment of a kubelet, that changes stay on the node, and that
+// `down` removes everything.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { listNamedNamespaces } from "../../../src/kernel/index.ts";
@@ -23,7 +23,7 @@ const missing = await obtainPause().then(
   },
 );
 if (missing !== undefined) console.error(`KUBERNETES NODE TESTS SKIPPED: ${missing}`);
-const suite = missing === undefined ? test : test.skip; // the programs of a node can neither be found nor built
+const suite = missing === undefined ? test : test.skip; // the programs are neither cached nor can they be built
 
 const folder = new LabFolder(LAB);
 const host = new KubernetesHost(folder, "node1");
@@ -47,14 +47,14 @@ beforeAll(async () => {
 }, 30_000);
 afterAll(() => down(LAB, quiet), 30_000);
 
-suite("a node counts its own processes and sees its own control groups as the root", () => {
+suite("a node has its own pid namespace, and its own control groups as root", () => {
   expect(sh("cat /proc/1/comm")).toBe("pause");
   expect(sh("hostname")).toBe("node1");
   expect(sh("cut -d: -f3 /proc/1/cgroup | sort -u")).toBe("/");
   expect(groups().length).toBe(machineHierarchies().length);
 });
 
-suite("children left behind are buried", async () => {
+suite("orphaned processes are reaped", async () => {
   const before = sh("ls -d /proc/[0-9]* | wc -l");
   sh("(sleep 0.05 &) ; true");
   const deadline = performance.now() + 5000;
@@ -64,7 +64,7 @@ suite("children left behind are buried", async () => {
   }
 });
 
-suite("what a kubelet sets for the whole machine, and what it writes, stays on the node", () => {
+suite("sysctls and files that a kubelet writes are visible only on the node", () => {
   const own = readFileSync("/proc/sys/kernel/panic", "utf8");
   expect(sh("cat /proc/sys/kernel/panic /proc/sys/vm/overcommit_memory")).toBe("10\n1");
   sh("echo 77 > /proc/sys/kernel/panic; touch /etc/testkube /opt/testkube /var/testkube /run/testkube");
@@ -72,7 +72,7 @@ suite("what a kubelet sets for the whole machine, and what it writes, stays on t
   for (const place of ["/etc", "/opt", "/var", "/run"]) expect(existsSync(`${place}/testkube`)).toBe(false);
 });
 
-suite("an overlay can be mounted where containers are kept", () => {
+suite("an overlay can be mounted in containerd's folder", () => {
   const at = "/var/lib/containerd";
   sh(`cd ${at} && mkdir l u w m && mount -t overlay o -o lowerdir=l,upperdir=u,workdir=w m && umount m`);
 });

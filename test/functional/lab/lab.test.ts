@@ -1,4 +1,4 @@
-// A whole cluster of two hosts: up, packets, a policy, down, and nothing left.
+// Tests a lab of two hosts: creation, connections, a policy, faults, and complete removal.
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { listNamedNamespaces } from "../../../src/kernel/index.ts";
@@ -36,12 +36,12 @@ for (const shape of shapes)
       return cells.filter((cell) => cell.result === "reached").map(({ from, to }) => `${from} ${to}`);
     };
 
-    test("every pod reaches every pod, over hosts", async () => {
+    test("all pods reach each other, also across hosts", async () => {
       await eventually(async () => (await reached()).length === 16);
       if (options.ipv6) await eventually(async () => (await reached(6)).length === 16);
     }, 30_000);
 
-    test("each pod has one route on its host, and its neighbours know only its block", async () => {
+    test("each pod has one route on its host, and other hosts have only a route to its block", async () => {
       await eventually(() => {
         const own = lab.host("node1").run(["ip", "-4", "route", "show"]).stdout.split("\n");
         const pods = lab.record.pods.filter((pod) => pod.node === "node1").map((pod) => pod.addresses[0] ?? "");
@@ -54,7 +54,7 @@ for (const shape of shapes)
       });
     }, 30_000);
 
-    test("a policy closes what it names and nothing else, and opens again when deleted", async () => {
+    test("a policy denies only the connections it should, until it is deleted", async () => {
       const policy = {
         apiVersion: API_VERSION,
         kind: "NetworkPolicy",
@@ -66,7 +66,7 @@ for (const shape of shapes)
         },
       } as const;
       lab.apply([policy]);
-      // pod2 and pod4 are app2: reached by pod1 and pod3 only (and each by itself, which never leaves it).
+      // pod2 and pod4 are app2: only pod1 and pod3 reach them, and each reaches itself, because that traffic does not leave the pod.
       await eventually(async () => (await reached()).length === 14);
       const open = await reached();
       expect(open).not.toContain("default/pod2 default/pod4");
@@ -76,7 +76,7 @@ for (const shape of shapes)
       await eventually(async () => (await reached()).length === 16);
     }, 30_000);
 
-    test("broken routes are deleted in every family of the lab, and come again", async () => {
+    test("`break routes` deletes the routes of all families, and the agents restore them", async () => {
       const families = options.ipv6 ? ["-4", "-6"] : ["-4"];
       const host = lab.host("node1");
       const routes = () =>
@@ -94,7 +94,7 @@ for (const shape of shapes)
         for await (const chunk of monitor.stdout) seen += new TextDecoder().decode(chunk);
       })();
       try {
-        // It listens once it tells of something.
+        // The monitor is ready when it reports a change.
         await eventually(() => {
           host.run(["ip", "route", "replace", "192.0.2.0/24", "dev", "lo"]);
           host.run(["ip", "route", "del", "192.0.2.0/24"]);
@@ -112,7 +112,7 @@ for (const shape of shapes)
       await eventually(() => JSON.stringify(routes()) === JSON.stringify(before), 40_000);
     }, 60_000);
 
-    test("rules that could not be flushed are no fault that was made", () => {
+    test("`break rules` fails if the rules cannot be flushed", () => {
       const host = lab.host("node1");
       const tool = options.dataplane === "nft" ? "nft" : "iptables-legacy";
       const path = host.run(["sh", "-c", `readlink -f "$(command -v ${tool})"`]).stdout.trim();
@@ -124,7 +124,7 @@ for (const shape of shapes)
       }
     });
 
-    test("up again changes nothing", async () => {
+    test("a second up changes nothing", async () => {
       const before = lab.host("node1").program("calico-node")?.pid;
       await up(options, quiet);
       expect(lab.host("node1").program("calico-node")?.pid).toBe(before);
@@ -140,7 +140,7 @@ for (const shape of shapes)
     }, 30_000);
   });
 
-/** A process that only waits for its parent to notice its end is gone. */
+/** A zombie counts as exited. */
 function isAlive(pid: number): boolean {
   try {
     return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
@@ -149,7 +149,7 @@ function isAlive(pid: number): boolean {
   }
 }
 
-/** A host's first process: nothing but a sleep in namespaces of its own, seen by the lab's folder in its mounts. */
+/** Whether a process is a host's holder: a `sleep` that has the lab's folder mounted. */
 function isHolderOf(pid: string, lab: string): boolean {
   try {
     return (
@@ -168,14 +168,14 @@ describe("a lab of one host", () => {
   const calico = (...words: string[]) =>
     Bun.spawn([rolePath("calico"), "lab", ...words], { stdin: "ignore", stdout: "pipe", stderr: "pipe" });
 
-  test("remembers every pod of those added at once", async () => {
+  test("records all pods that are added concurrently", async () => {
     const names = ["a", "b", "c"];
     const added = names.map((name) => calico("pod", "add", name, "--name", options.name));
     expect(await Promise.all(added.map((child) => child.exited))).toEqual([0, 0, 0]);
     expect(Lab.open(options.name).pods.map((pod) => pod.name)).toEqual(expect.arrayContaining(names));
   }, 30_000);
 
-  test("takes the name of a process for what it is, dash or not", async () => {
+  test("accepts a process name that starts with a dash", async () => {
     const host = Lab.open(options.name).host("node1");
     const inHost = ["--ns", String(host.holder?.pid), "--nslist", "net"];
     const felix = () => host.run(["pgrep", ...inHost, "-f", "--", "-felix"]).stdout.trim();
@@ -186,7 +186,7 @@ describe("a lab of one host", () => {
     expect(await calico("heal", "--name", options.name).exited).toBe(0);
   }, 30_000);
 
-  test("two that bring it up at once do not meet", async () => {
+  test("two concurrent `up` commands do not interfere", async () => {
     const shape = ["--nodes", "1", "--pods", "1", "--name", "testtwo"];
     try {
       const both = [calico("up", ...shape), calico("up", ...shape)];
@@ -196,7 +196,7 @@ describe("a lab of one host", () => {
       expect(Lab.open("testtwo").pods.length).toBe(1);
       const holders = readdirSync("/proc").filter((pid) => isHolderOf(pid, "testtwo"));
       expect(holders.length).toBe(1);
-      // One removes it while the other still makes it: whichever was first, nothing of it is left in between.
+      // One command removes the lab while another creates it; in any order, the result is complete.
       const [made, removed] = [calico("up", ...shape), calico("down", "--name", "testtwo")];
       expect([await made.exited, await removed.exited]).toEqual([0, 0]);
     } finally {
@@ -206,11 +206,11 @@ describe("a lab of one host", () => {
     expect(existsSync("/var/lib/calico-lab/testtwo")).toBe(false);
   }, 90_000);
 
-  test("interrupted, up says how to go on, and can", async () => {
+  test("an interrupted up prints how to resume, and can be resumed", async () => {
     const shape = ["--nodes", "1", "--pods", "0", "--name", "testint"];
     try {
       const first = calico("up", ...shape);
-      // The host is being made now: whoever takes it for one that stands works on the machine's own files.
+      // The host is still starting; a command that ran in it now would use the machine's own files.
       while (first.exitCode === null && !existsSync("/var/lib/calico-lab/testint/pid/node1-host")) await Bun.sleep(1);
       first.kill("SIGINT");
       expect(await first.exited).toBe(130);
@@ -223,28 +223,28 @@ describe("a lab of one host", () => {
     }
   }, 60_000);
 
-  test("down of another lab's name does not remove this one", async () => {
+  test("down with a lab's name as argument is rejected and removes nothing", async () => {
     expect(await calico("down", options.name).exited).toBe(2);
     expect(Lab.open(options.name).host("node1").holder).toBeDefined();
   });
 
-  const refused = [
-    { words: "matrix -o yaml", says: "-o yaml: want json" },
-    { words: "matrix --version 5", says: "--version 5: want 4 or 6" },
-    { words: "matrix --version 6", says: "lab testone has no IPv6; calico lab up --ipv6 makes a lab that has" },
-    { words: "matrix -n nobody", says: "lab testone has no pods in namespace nobody; see calico lab pod list" },
-    { words: "break link", says: "NODE is missing; hosts of lab testone: node1" },
-    { words: "break rules", says: "NODE is missing; hosts of lab testone: node1" },
-    { words: "break link node9", says: "lab testone has no host node9; its hosts: node1" },
+  const rejected = [
+    { words: "matrix -o yaml", message: "-o yaml: want json" },
+    { words: "matrix --version 5", message: "--version 5: want 4 or 6" },
+    { words: "matrix --version 6", message: "lab testone has no IPv6; create one with calico lab up --ipv6" },
+    { words: "matrix -n nobody", message: "lab testone has no pods in namespace nobody; see calico lab pod list" },
+    { words: "break link", message: "NODE is missing; hosts of lab testone: node1" },
+    { words: "break rules", message: "NODE is missing; hosts of lab testone: node1" },
+    { words: "break link node9", message: "lab testone has no host node9; its hosts: node1" },
   ];
-  for (const { words, says } of refused)
-    test(`refuses ${words}`, async () => {
+  for (const { words, message } of rejected)
+    test(`rejects ${words}`, async () => {
       const child = calico(...words.split(" "), "--name", options.name);
       const printed = await new Response(child.stderr).text();
-      expect({ code: await child.exited, printed }).toEqual({ code: 2, printed: expect.stringContaining(says) });
+      expect({ code: await child.exited, printed }).toEqual({ code: 2, printed: expect.stringContaining(message) });
     });
 
-  test("a command on a host finds calico-install and the machine's own install, not a program of Calico named so", async () => {
+  test("on a host, `install` is the machine's program, not calico-install", async () => {
     const where = async (name: string) => {
       const child = calico("exec", "node1", "--name", options.name, "--", "sh", "-c", `command -v ${name}`);
       return (await new Response(child.stdout).text()).trim();
@@ -253,7 +253,7 @@ describe("a lab of one host", () => {
     expect(await where("install")).toBe("/usr/bin/install");
   });
 
-  test("a host whose first process was killed is brought up again, with its pods", async () => {
+  test("up restarts a host whose holder was killed, with its pods", async () => {
     const names = () => Lab.open(options.name).pods.map((pod) => pod.name);
     const before = names();
     const orphan = Lab.open(options.name).host("node1").program("calico-node")!.pid!;
@@ -270,7 +270,7 @@ describe("a lab of one host", () => {
     );
   }, 60_000);
 
-  test("pods that a killed run attached and did not record are attached once, and hold one address each", async () => {
+  test("pods that a killed up attached but did not record are attached once, with one address each", async () => {
     const lab = Lab.open(options.name);
     const { pods } = lab.record;
     lab.update({ pods: pods.filter((pod) => pod.name !== "pod1") });
@@ -281,12 +281,12 @@ describe("a lab of one host", () => {
     expect(lab.calicoctl(["ipam", "check"])).toContain("found 0 problems");
   }, 30_000);
 
-  test("refuses labels that are none, before a pod is made of them", async () => {
+  test("rejects invalid labels before it creates a pod", async () => {
     expect(await calico("pod", "add", "bad", "--labels", "a=b c", "--name", options.name).exited).toBe(2);
     expect(Lab.open(options.name).pods.map((pod) => pod.name)).not.toContain("bad");
   });
 
-  test("leaves no program of a pod whose host was killed first", async () => {
+  test("down kills programs of a pod whose host was killed before", async () => {
     const program = calico("exec", "pod1", "--name", options.name, "--", "sleep", "1000");
     const sleeping = () =>
       Bun.spawnSync(["pgrep", "-P", String(program.pid)])
@@ -306,7 +306,7 @@ describe("a lab of one host", () => {
   }, 30_000);
 });
 
-// As on a machine that is a node of a cluster itself. $1 the executable, $2 the lab.
+// Like a machine that is itself a node of a cluster. $1 the executable, $2 the lab.
 const WITH_CALICO = `set -eu
 mount -t tmpfs tmpfs /mnt
 mkdir -p /mnt/upper/calico /mnt/upper/cni/net.d /mnt/work
@@ -320,7 +320,7 @@ code=0
 "$1" lab down --name "$2"
 exit $code`;
 
-test("what the machine itself has of Calico is not seen in a lab", () => {
+test("the machine's own Calico files are not visible in a lab", () => {
   const words = ["--mount", "--", "sh", "-c", WITH_CALICO, "try", rolePath("calico"), "testcfg"];
   const { exitCode, stdout, stderr } = Bun.spawnSync(["unshare", ...words]);
   const said = `${stdout}${stderr}`;

@@ -1,4 +1,4 @@
-// Pings that are counted: every one is numbered, so that one that was lost is missing from the numbers that came back.
+// Sends numbered pings between pods, so that lost ones can be counted.
 import { spawn } from "node:child_process";
 import type { LabPod } from "../../../src/lab/folder.ts";
 import type { Lab } from "../../../src/lab/lab.ts";
@@ -9,7 +9,7 @@ const INTERVAL_S = 0.05;
 export class Pings implements AsyncDisposable {
   readonly #flows: readonly { readonly name: string; readonly seen: Set<number>; stop(): Promise<void> }[];
 
-  /** From every pod of the lab to every pod on another host, in each family; or from some of them to one pod. */
+  /** Starts pings from all pods of the lab to all pods on other hosts, in each family; or from some pods to one pod. */
   constructor(lab: Lab, some?: { readonly from: readonly LabPod[]; readonly to: LabPod }) {
     const { pods } = lab.record;
     this.#flows = (some?.from ?? pods).flatMap((from) =>
@@ -23,17 +23,17 @@ export class Pings implements AsyncDisposable {
     return this.#flows.length;
   }
 
-  /** Answers so far of the flow that has the fewest. */
+  /** Number of replies of the flow with the fewest replies. */
   get least(): number {
     return Math.min(...this.#flows.map(({ seen }) => seen.size));
   }
 
-  /** Until every flow has so many more answers. */
+  /** Waits until each flow has this many more replies. */
   more(count: number, withinMs = 30_000): Promise<void> {
     return this.moreOf(count, () => true, withinMs);
   }
 
-  /** The same for some flows, named `from to address`. */
+  /** The same for some flows, with names `from to address`. */
   async moreOf(count: number, isMeant: (name: string) => boolean, withinMs = 30_000): Promise<void> {
     const flows = this.#flows.filter(({ name }) => isMeant(name));
     const wanted = flows.map(({ seen }) => Math.max(0, ...seen) + count);
@@ -44,7 +44,7 @@ export class Pings implements AsyncDisposable {
     }
   }
 
-  /** Numbers between the first and the last answer that never came, by flow. */
+  /** Missing numbers between the first and the last reply, by flow. */
   lost(): Record<string, readonly number[]> {
     const missing = this.#flows.map(({ name, seen }) => {
       const last = Math.max(0, ...seen);

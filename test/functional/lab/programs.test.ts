@@ -1,4 +1,4 @@
-// Building a program of Kubernetes into an empty cache, with Go's own caches warm: a log file names what is being built.
+// Tests building a Kubernetes program into an empty cache, with warm Go caches: the log names the program.
 import { afterAll, expect, test } from "bun:test";
 import { execFileSync } from "node:child_process";
 import { closeSync, existsSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
@@ -9,13 +9,13 @@ import { openTerminal } from "../../../src/lab/terminal.ts";
 
 const PROGRAM = "containerd-shim-runc-v2";
 const canRun = Bun.which("go") !== null && existsSync(programPath(PROGRAM));
-if (!canRun) console.error("PROGRAM BUILD TEST SKIPPED: it needs Go, and what make e2e builds");
+if (!canRun) console.error("PROGRAM BUILD TEST SKIPPED: it needs Go, and the programs that make e2e builds");
 const suite = canRun ? test : test.skip; // building without warm caches takes minutes
 
 const folder = mkdtempSync(join(tmpdir(), "lab-programs-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-suite("the log names each program while it is built, and a program that is cached is not built again", async () => {
+suite("the log names each program while it is built, and a cached program is not built again", async () => {
   const { XDG_CACHE_HOME, GOCACHE } = process.env;
   const log = join(folder, "log");
   const fd = openSync(log, "w");

@@ -1,5 +1,5 @@
-// What keeps running while parts of a node are killed or start again: counted pings between pods on three hosts, in both
-// families, over BGP routes. And what a node that is deleted takes with it.
+// Tests that no packets are lost while parts of a node are killed or restarted: pings between pods on three hosts, in both
+// families, over BGP routes. Also tests the deletion of a node.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { down } from "../../../src/lab/down.ts";
@@ -34,10 +34,10 @@ const probe = (node: string, ...flags: string[]) =>
   lab.host(node).run([rolePath("calico-node"), ...flags], {
     environment: { ...datastoreEnvironment(lab.options, lab.plan), NODENAME: node },
   });
-const bird = (node: string, family: 4 | 6, question: string) =>
-  lab.host(node).run(["birdc", "-s", `/run/calico/bird${family === 6 ? "6" : ""}.ctl`, ...question.split(" ")]).stdout;
-/** All sessions are up, and BIRD has nothing left to recover. */
-const isWhole = (node: string, families: readonly (4 | 6)[] = [4, 6]) =>
+const bird = (node: string, family: 4 | 6, command: string) =>
+  lab.host(node).run(["birdc", "-s", `/run/calico/bird${family === 6 ? "6" : ""}.ctl`, ...command.split(" ")]).stdout;
+/** All sessions are established, and BIRD's recovery has finished. */
+const isConverged = (node: string, families: readonly (4 | 6)[] = [4, 6]) =>
   families.every(
     (family) =>
       (bird(node, family, "show protocols").match(/Established/g) ?? []).length === 2 &&
@@ -65,36 +65,36 @@ async function killAgain(node: string, name: string): Promise<ChildState> {
   }, 20_000);
 }
 
-test("the hosts know each other's blocks", async () => {
-  for (const node of ["node1", "node2", "node3"]) await eventually(() => isWhole(node), 40_000, node);
+test("the hosts have routes to each other's blocks", async () => {
+  for (const node of ["node1", "node2", "node3"]) await eventually(() => isConverged(node), 40_000, node);
 }, 60_000);
 
-test("NB-122 BIRD is killed and comes back: not one ping is lost", async () => {
+test("NB-122 no ping is lost when BIRD is killed and restarted", async () => {
   await using pings = new Pings(lab);
   await pings.more(10);
   for (const name of ["bird", "bird6"]) await killAgain("node1", name);
-  await eventually(() => isWhole("node1"), 60_000, "BIRD has recovered");
+  await eventually(() => isConverged("node1"), 60_000, "BIRD has recovered");
   await pings.more(20);
   expect(pings.flows).toBe(12);
   expect(pings.lost()).toEqual({});
 }, 120_000);
 
-test("the node is stopped and started again: not one ping is lost", async () => {
+test("no ping is lost when the node is stopped and started", async () => {
   await using pings = new Pings(lab);
   await pings.more(10);
   const [node] = lab.plan.nodes;
   const process = lab.host("node1").program("calico-node");
   if (node === undefined || process === undefined) throw new Error("node1 does not run");
   await stopProcesses([process], 15_000);
-  await pings.more(20); // while nothing of it runs
+  await pings.more(20); // while the node is stopped
   startNode(lab.folder, lab.options, lab.plan, node);
   await untilReady(lab, "node1", 60_000);
-  await eventually(() => isWhole("node1"), 60_000, "BIRD has recovered");
+  await eventually(() => isConverged("node1"), 60_000, "BIRD has recovered");
   await pings.more(20);
   expect(pings.lost()).toEqual({});
 }, 150_000);
 
-test("NB-010 NB-011 kill -9 of each part: probes tell while it is away, it comes back, routes and pings stay", async () => {
+test("NB-010 NB-011 SIGKILL of each child: probes fail meanwhile, it is restarted, and no route or ping is lost", async () => {
   await using pings = new Pings(lab);
   await pings.more(10);
   const before = routes("node2");
@@ -102,9 +102,9 @@ test("NB-010 NB-011 kill -9 of each part: probes tell while it is away, it comes
   let changes = 0;
   const watch = setInterval(() => (changes += String(routes("node2")) === String(before) ? 0 : 1), 200);
   try {
-    await Promise.all([killUntilTold("bird", "-bird-live", 4), killUntilTold("bird6", "-bird6-live", 6)]);
-    await Promise.all([killUntilTold("confd", "-bird-live"), killUntilTold("felix", "-felix-live")]);
-    await eventually(() => isWhole("node2"), 70_000, "BIRD has recovered");
+    await Promise.all([killUntilProbeFails("bird", "-bird-live", 4), killUntilProbeFails("bird6", "-bird6-live", 6)]);
+    await Promise.all([killUntilProbeFails("confd", "-bird-live"), killUntilProbeFails("felix", "-felix-live")]);
+    await eventually(() => isConverged("node2"), 70_000, "BIRD has recovered");
   } finally {
     clearInterval(watch);
   }
@@ -114,16 +114,16 @@ test("NB-010 NB-011 kill -9 of each part: probes tell while it is away, it comes
 }, 300_000);
 
 /**
- * Each time it stays away longer, in the end long enough for the probe to be asked meanwhile, however busy the machine is.
- * @param family of a BIRD: one that is killed again before its neighbours have heard all of it again loses what they
- *   kept for it
+ * Kills the child repeatedly until a probe fails: each restart is delayed longer, finally long enough for a probe, even on a
+ * busy machine.
+ * @param family of a BIRD, which must recover before it is killed again: otherwise its peers delete its routes
  */
-async function killUntilTold(name: string, flag: string, family?: 4 | 6): Promise<void> {
+async function killUntilProbeFails(name: string, flag: string, family?: 4 | 6): Promise<void> {
   let isTold = false;
   let kills = 0;
   for (; kills < 7 && !(isTold && kills > 1); kills++) {
     if (kills > 0 && family !== undefined)
-      await eventually(() => isWhole("node2", [family]), 70_000, "BIRD has recovered");
+      await eventually(() => isConverged("node2", [family]), 70_000, "BIRD has recovered");
     await killAgain("node2", name);
     isTold = probe("node2", flag).code === 1;
   }
@@ -132,7 +132,7 @@ async function killUntilTold(name: string, flag: string, family?: 4 | 6): Promis
   expect(part("node2", name)?.restarts).toBeGreaterThanOrEqual(kills);
 }
 
-test("kill -9 of the node itself, its light loops with it: the rest runs on, and the next one takes over", async () => {
+test("SIGKILL of calico-node: its children continue, and the next calico-node replaces them", async () => {
   await using pings = new Pings(lab);
   await pings.more(10);
   const [, node] = lab.plan.nodes;
@@ -140,19 +140,19 @@ test("kill -9 of the node itself, its light loops with it: the rest runs on, and
   const children = supervised("node2").children.flatMap(({ pid }) => pid ?? []);
   process.kill(supervised("node2").pid, "SIGKILL");
   for (const pid of children) expect(readFileSync(`/proc/${pid}/stat`, "utf8")).not.toContain(") Z ");
-  expect(probe("node2", "-felix-live", "-bird-live", "-bird6-live").code).toBe(0); // and this is true
+  expect(probe("node2", "-felix-live", "-bird-live", "-bird6-live").code).toBe(0); // the children still run
   const doctor = lab.host("node2").run([rolePath("calicoctl"), "doctor"], {
     environment: datastoreEnvironment(lab.options, lab.plan),
   });
   expect(doctor).toMatchObject({ code: 3, stdout: expect.stringContaining("calico-node is not running on node2") });
   startNode(lab.folder, lab.options, lab.plan, node);
   await untilReady(lab, "node2", 60_000);
-  await eventually(() => isWhole("node2"), 60_000, "BIRD has recovered");
+  await eventually(() => isConverged("node2"), 60_000, "BIRD has recovered");
   await pings.more(20);
   expect(pings.lost()).toEqual({});
 }, 120_000);
 
-test("NB-012 NB-013 a neighbour that is dead keeps a restarted node neither unready nor without what it had", async () => {
+test("NB-012 NB-013 with a failed peer, a restarted node becomes ready and keeps its routes", async () => {
   const [node, , dead] = lab.plan.nodes;
   const [nic] = dead?.interfaces ?? [];
   if (node === undefined || dead === undefined || nic === undefined) throw new Error("no node1, no node3");
@@ -165,11 +165,11 @@ test("NB-012 NB-013 a neighbour that is dead keeps a restarted node neither unre
     startNode(lab.folder, lab.options, lab.plan, node);
     await untilReady(lab, "node1", 45_000);
     expect(probe("node1", "-bird-ready", "-bird6-ready").code).toBe(0);
-    // It is BIRD alone that still waits; what it had is all there.
+    // Only BIRD still waits for the peer; all routes are kept.
     expect(bird("node1", 4, "show status")).toContain("Graceful restart recovery in progress");
     expect(bird("node1", 4, "show protocols")).toMatch(/Mesh_10_77_0_12 .*Established/);
     expect(routes("node1")).toEqual(before);
-    // By the original's rule the dead one counts.
+    // With Calico's rule, the node is not ready.
     const strict = lab.host("node1").run([rolePath("calico-node"), "-bird-ready"], {
       environment: { ...datastoreEnvironment(lab.options, lab.plan), CALICO_BIRD_READY: "peers" },
     });
@@ -177,10 +177,10 @@ test("NB-012 NB-013 a neighbour that is dead keeps a restarted node neither unre
   } finally {
     setConnected(lab.folder, dead, nic, true);
   }
-  for (const name of ["node1", "node3"]) await eventually(() => isWhole(name), 70_000, `${name} is whole`);
+  for (const name of ["node1", "node3"]) await eventually(() => isConverged(name), 70_000, `${name} has converged`);
 }, 180_000);
 
-test("NB-143 a CalicoNodeStatus is answered by the node it asks", async () => {
+test("NB-143 the node updates its CalicoNodeStatus", async () => {
   lab.apply([
     {
       apiVersion: API_VERSION,
@@ -200,14 +200,14 @@ test("NB-143 a CalicoNodeStatus is answered by the node it asks", async () => {
     };
   const { status } = await eventually(() => {
     const found = read();
-    const bgp = found.status?.bgp; // the families come back each at its own time
+    const bgp = found.status?.bgp; // the families may recover at different times
     return bgp?.numberEstablishedV4 === 2 && bgp.numberEstablishedV6 === 2 && found;
   }, 20_000);
   expect(status).toMatchObject({ agent: { birdV4: { state: "Ready" } } });
   expect(status?.routes.routesV4?.map(({ learnedFrom }) => learnedFrom.sourceType)).toContain("NodeMesh");
 }, 40_000);
 
-test("a ping that is lost is counted", async () => {
+test("lost pings are counted", async () => {
   await using pings = new Pings(lab);
   await pings.more(5);
   const [, , node] = lab.plan.nodes;
@@ -222,7 +222,7 @@ test("a ping that is lost is counted", async () => {
   expect(lost.filter((flow) => !flow.includes("pod3"))).toEqual([]);
 }, 60_000);
 
-test("a Node that is deleted takes its routes along, and its own service can still be stopped", async () => {
+test("routes of a deleted Node are removed, and its calico-node can still be stopped", async () => {
   const gone = lab.record.pods.find((pod) => pod.node === "node3");
   const has = (node: string) => routes(node).some((line) => line.includes("10.77.0.13") || line.includes("fd00:77::d"));
   expect([has("node1"), has("node2")]).toEqual([true, true]);
@@ -237,10 +237,10 @@ test("a Node that is deleted takes its routes along, and its own service can sti
   const started = performance.now();
   await stopProcesses([process], 15_000);
   expect(performance.now() - started).toBeLessThan(10_000);
-  expect(children.filter((pid) => isThere(pid))).toEqual([]);
+  expect(children.filter((pid) => isRunning(pid))).toEqual([]);
 }, 60_000);
 
-function isThere(pid: number): boolean {
+function isRunning(pid: number): boolean {
   try {
     return !readFileSync(`/proc/${pid}/stat`, "utf8").includes(") Z ");
   } catch {

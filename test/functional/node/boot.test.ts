@@ -1,4 +1,4 @@
-// The first seconds of a node: calico-node answers CNI requests before Felix has written its first rules.
+// Tests the first seconds of a node, in which calico-node serves CNI requests before Felix has written its first rules.
 import { expect, test } from "bun:test";
 import { join } from "node:path";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
@@ -54,7 +54,7 @@ async function attachEarly(host: TestHost, env: Readonly<Record<string, string>>
   await eventually(() => host.run(add, cni).code === 0, 30_000, "ADD"); // fails before the nodename file and the Node exist
 }
 
-/** What `calicoctl doctor` finds about the guard table. */
+/** Findings of `calicoctl doctor` about the guard table. */
 function findings(host: TestHost): string[] {
   const { findings: found } = JSON.parse(host.run([CALICOCTL, "doctor", "-o", "json"], ENV).out) as {
     findings: { readonly id: string }[];
@@ -65,7 +65,7 @@ function findings(host: TestHost): string[] {
 const untilReady = (host: TestHost) =>
   eventually(() => host.run([NODE, "-felix-ready"], ENV).code === 0, 30_000, "Felix ready");
 
-test.skipIf(!canRun)("a pod that starts on a new node before Felix's first apply is closed until then", async () => {
+test.skipIf(!canRun)("packets of a pod that starts on a new node are dropped until Felix's first apply", async () => {
   await using host = await TestHost.create(ETH0);
   await attachEarly(host);
   expect(guardOf(host)).toBe("closed");
@@ -75,7 +75,7 @@ test.skipIf(!canRun)("a pod that starts on a new node before Felix's first apply
   expect(findings(host)).toEqual([]);
 });
 
-test.skipIf(!canRun)("doctor reports IPv6 without rules, as older agents leave it", async () => {
+test.skipIf(!canRun)("doctor reports missing IPv6 rules, as left by older agents", async () => {
   await using host = await TestHost.create(ETH0);
   const env = { ...ENV, FELIX_IPV6SUPPORT: "false", FELIX_DEBUGSIMULATEDATAPLANEAPPLYDELAY: "0" };
   const { child } = host.start([NODE], env);
@@ -88,7 +88,7 @@ test.skipIf(!canRun)("doctor reports IPv6 without rules, as older agents leave i
   expect(findings(host)).toEqual(["ipv6-without-rules"]);
 });
 
-test.skipIf(!canRun)("an upgrade from an agent without a guard table closes nothing", async () => {
+test.skipIf(!canRun)("after an upgrade from an agent without a guard table, no packets are dropped", async () => {
   const RULES = {
     nftables: [
       "nft add table ip calico",
@@ -106,7 +106,7 @@ test.skipIf(!canRun)("an upgrade from an agent without a guard table closes noth
   }
 });
 
-test.skipIf(!canRun)("a node that runs no Felix closes nothing", async () => {
+test.skipIf(!canRun)("on a node without Felix, no packets are dropped", async () => {
   await using host = await TestHost.create([...ETH0, "touch /var/lib/calico/guard"]);
   await attachEarly(host, { ...ENV, CALICO_DISABLE_FELIX: "true" });
   expect(guardOf(host)).toBe("absent");

@@ -1,5 +1,5 @@
-// A host of its own for one test: network and mount namespaces with private Calico folders, in which the built
-// calico-node runs as it would on a machine.
+// Creates a host for one test: network and mount namespaces with private Calico folders, in which the built calico-node runs as
+// on a real machine.
 import { type ChildProcess, spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdtempSync, readdirSync, readlinkSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,7 +7,7 @@ import { join } from "node:path";
 
 export const NODE = join(import.meta.dir, "../../../dist/calico-node");
 export const CALICOCTL = join(import.meta.dir, "../../../dist/calicoctl");
-/** Else skipped: network namespaces need root, and `make build` makes the executable. */
+/** Otherwise tests are skipped: network namespaces need root, and `make build` creates the executable. */
 export const canRun = process.getuid?.() === 0 && existsSync(NODE);
 
 const PRIVATE = ["/var/lib/calico", "/var/run/calico", "/etc/calico", "/var/log/calico"];
@@ -25,12 +25,12 @@ export class TestHost implements AsyncDisposable {
     });
   }
 
-  /** @param commands `ip` and the like, run inside once */
+  /** @param commands run once inside the host, such as `ip` */
   static async create(commands: readonly string[]): Promise<TestHost> {
     const host = new TestHost(commands);
     await new Promise<void>((resolve, reject) => {
       host.#holder.stdout?.once("data", () => resolve());
-      host.#holder.once("exit", () => reject(new Error("the host could not be made")));
+      host.#holder.once("exit", () => reject(new Error("could not create the host")));
     });
     return host;
   }
@@ -48,7 +48,7 @@ export class TestHost implements AsyncDisposable {
     return { code: status, out: stdout, err: stderr };
   }
 
-  /** A program that runs on; its output is kept. */
+  /** Starts a long-running program and collects its output. */
   start(command: readonly string[], env: Readonly<Record<string, string>> = {}) {
     const child = spawn("nsenter", [...this.#inside, ...command], {
       env: { PATH: process.env["PATH"], ...env } as NodeJS.ProcessEnv,
@@ -69,24 +69,24 @@ export class TestHost implements AsyncDisposable {
     this.#killOrphans();
     for (const child of [...this.#children, this.#holder]) {
       if (child.exitCode !== null || child.signalCode !== null) continue;
-      const gone = new Promise((resolve) => child.once("exit", resolve));
+      const exited = new Promise((resolve) => child.once("exit", resolve));
       child.kill("SIGKILL");
-      await gone;
+      await exited;
     }
     rmSync(this.folder, { recursive: true, force: true });
   }
 
-  /** A node that is killed leaves its parts running, so whatever lives in this host's network goes with it. */
+  /** Children of a killed calico-node continue to run, so all processes in this host's network namespace are killed. */
   #killOrphans(): void {
-    const home = linkOf(`/proc/${this.#holder.pid}/ns/net`);
+    const ownNamespace = linkOf(`/proc/${this.#holder.pid}/ns/net`);
     const own = new Set([...this.#children, this.#holder].map(({ pid }) => String(pid)));
-    if (home === undefined || home === linkOf("/proc/self/ns/net")) return;
+    if (ownNamespace === undefined || ownNamespace === linkOf("/proc/self/ns/net")) return;
     for (const pid of readdirSync("/proc").filter((name) => /^\d+$/.test(name) && !own.has(name)))
-      if (linkOf(`/proc/${pid}/ns/net`) === home)
+      if (linkOf(`/proc/${pid}/ns/net`) === ownNamespace)
         try {
           process.kill(Number(pid), "SIGKILL");
         } catch {
-          // it ended just now
+          // it has exited meanwhile
         }
   }
 }
@@ -95,6 +95,6 @@ function linkOf(path: string): string | undefined {
   try {
     return readlinkSync(path);
   } catch {
-    return undefined; // it ended just now
+    return undefined; // it has exited meanwhile
   }
 }

@@ -1,4 +1,4 @@
-// A node's light parts behind a Typha: they hear what the datastore says, from the one and only place that follows it.
+// Tests that the tunnel allocator and the status reporter receive updates through Typha and do not watch the datastore.
 import { expect, test } from "bun:test";
 import {
   Client,
@@ -14,7 +14,7 @@ import { reportStatus } from "../../../src/node/bgp/status-reporter.ts";
 import { watchTunnels } from "../../../src/node/tunnels/tunnel-command.ts";
 import { TestServer } from "../typha/harness.ts";
 
-/** A cluster's datastore and a Typha in front of it. */
+/** A datastore, and a Typha that watches it. */
 class Bench implements AsyncDisposable {
   readonly #abort = new AbortController();
   readonly signal = this.#abort.signal;
@@ -46,7 +46,7 @@ class Bench implements AsyncDisposable {
     await pollUntil(async () => (await this.store.get(key)).value as Resource, holds);
   }
 
-  /** The store, for reading and writing only: whoever follows it does so through Typha. */
+  /** The datastore without `watch`, which must go through Typha. */
   get unwatched(): Datastore {
     return new Proxy(this.store, {
       get: (store, name) => {
@@ -65,7 +65,7 @@ class Bench implements AsyncDisposable {
   }
 }
 
-test("TC-T04 the tunnel allocator follows pools, their selectors too, through Typha", async () => {
+test("TC-T04 the tunnel allocator receives pools and their selectors through Typha", async () => {
   await using bench = await Bench.create("tunnel-ip-allocation");
   await bench.put("Node", "n1", {});
   await bench.put("Node", "n2", {});
@@ -82,7 +82,7 @@ test("TC-T04 the tunnel allocator follows pools, their selectors too, through Ty
   await bench.until("Node", "n1", (node) => tunnel(node) !== undefined);
 });
 
-test("TC-T05 the status reporter answers who asks through Typha", async () => {
+test("TC-T05 the status reporter receives CalicoNodeStatus resources through Typha", async () => {
   await using bench = await Bench.create("node-status");
   const { env, unwatched: store } = bench;
   const readFacts = async () => ({ 4: undefined, 6: undefined });

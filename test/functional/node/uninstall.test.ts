@@ -1,5 +1,5 @@
-// `calico-node -uninstall` on a host where a node ran, with both backends' rules, pods' interfaces, tunnels and routes: it
-// removes everything of Calico's and nothing of others. Only the datastore stays, until --purge removes it as well.
+// Tests `calico-node -uninstall` on a host with rules of both backends, interfaces of pods, tunnels and routes: it removes
+// everything that belongs to Calico and nothing else. The datastore is kept without --purge.
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync, realpathSync } from "node:fs";
 import { dirname } from "node:path";
@@ -12,11 +12,11 @@ const FOREIGN = [
   "ip link set eth0p up",
   "ip addr add 192.0.2.11/24 dev eth0",
   "ip link set eth0 up",
-  "ip link add calendar type bridge", // begins like ours, and is another kind
+  "ip link add calendar type bridge", // starts like Calico's interfaces, but is of another kind
   "ip link add vxlan7 type vxlan id 7 dstport 4790 dev eth0",
   "ip route add 203.0.113.0/24 via 192.0.2.1 proto static",
   "ip route add 203.0.114.0/24 via 192.0.2.1 proto 81",
-  "ip rule add fwmark 0x1/0x1 lookup 100 priority 99", // a mark we do not use
+  "ip rule add fwmark 0x1/0x1 lookup 100 priority 99", // not a mark of Calico
   "nft add table ip other",
   "nft add table arp other",
   "nft add chain ip other c",
@@ -57,7 +57,7 @@ const ENV = {
   CALICO_DISABLE_FILE_LOGGING: "true",
 };
 
-/** All a stranger could notice, less counters and tables that tools make by looking. */
+/** The visible state of the host, without counters, and without tables that tools create when they read. */
 function look(host: TestHost): Record<string, string> {
   const see = (command: string) =>
     host
@@ -86,7 +86,7 @@ const stateListing = (lib: readonly string[], run: readonly string[]): string =>
 const keptIn = (log: string): string[] =>
   [...log.matchAll(/kept .*path="([^"]*)"/g)].map(([, path = ""]) => path).sort();
 
-test.skipIf(!canRun)("TC-I01 uninstalling leaves the host as it was before the node ran", async () => {
+test.skipIf(!canRun)("TC-I01 uninstalling restores the state before the node ran", async () => {
   await using host = await TestHost.create(FOREIGN);
   const before = look(host);
   const node = host.start([NODE], ENV);
@@ -99,7 +99,7 @@ test.skipIf(!canRun)("TC-I01 uninstalling leaves the host as it was before the n
   const refused = host.run([NODE, "-uninstall"]);
   expect(refused.code).toBe(1);
   expect(refused.out + refused.err).toContain("still runs on this host");
-  expect(host.run(["nft", "list", "tables"]).out).toContain("calico"); // nothing was touched
+  expect(host.run(["nft", "list", "tables"]).out).toContain("calico"); // nothing was changed
 
   const ended = new Promise((resolve) => node.child.once("exit", resolve));
   node.child.kill("SIGTERM");
@@ -110,7 +110,7 @@ test.skipIf(!canRun)("TC-I01 uninstalling leaves the host as it was before the n
   const withDatastore = { ...before, state: stateListing(datastore, []) };
   expect(look(host)).toEqual(withDatastore);
   expect(keptIn(out)).toEqual(datastore.map((name) => `/var/lib/calico/${name}`));
-  expect(host.run([NODE, "-uninstall"]).code).toBe(0); // and again
+  expect(host.run([NODE, "-uninstall"]).code).toBe(0); // can be repeated
   expect(look(host)).toEqual(withDatastore);
   const purged = host.run([NODE, "-uninstall", "--purge"]);
   expect(purged.code).toBe(0);
@@ -130,47 +130,44 @@ const ADD = {
 };
 const NETWORK = `{"cniVersion": "0.3.1", "name": "pods", "type": "calico", "nodename": "n1", "datastore_type": "sqlite", "ipam": {"type": "calico-ipam"}}`;
 
-/** Starts a node with BIRD, waits until it has written a route, and kills calico-node alone. Returns the parts that are left. */
+/** Starts a node with BIRD, waits for BIRD's first route, and kills only calico-node. Returns the remaining children. */
 async function startAndKill(host: TestHost) {
   const node = host.start([NODE], WITH_BIRD);
   const read = () => JSON.parse(host.read("/var/run/calico/supervisor.json") || "null") as SupervisorState | null;
   const areRunning = () => read()?.children.every(({ state }) => state === "running") ?? false;
   await eventually(areRunning, 30_000, "all parts");
   const { code, out } = host.run(["sh", "-c", `echo '${NETWORK}' | ${dirname(NODE)}/calico-ipam`], ADD);
-  expect({ code, out: code === 0 ? "" : out }).toEqual({ code: 0, out: "" }); // the node has a block from here on
+  expect({ code, out: code === 0 ? "" : out }).toEqual({ code: 0, out: "" }); // the node now has a block
   await eventually(() => host.run(ROUTES_OF_BIRD).out.includes("blackhole"), 30_000, "a route of BIRD");
   // Felix keeps running, and creates these folders after its first apply.
   const folders = ["endpoint-status", "programmed"].map((name) => `/var/run/calico/${name}`);
   await eventually(() => host.run(["ls", ...folders]).code === 0, 30_000, "the folders of Felix");
   const state = read();
-  if (state === null) throw new Error("supervisor.json is gone");
+  if (state === null) throw new Error("supervisor.json does not exist");
   const ended = new Promise((resolve) => node.child.once("exit", resolve));
   process.kill(state.pid, "SIGKILL");
   await ended;
   return state.children.map(({ name, pid = 0 }) => ({ name, pid }));
 }
 
-/** One that has ended may be a zombie until it is reaped; it has no command line then. */
+/** A process that has exited may be a zombie; its command line is then empty. */
 const isAlive = ({ pid }: { readonly pid: number }) =>
   existsSync(`/proc/${pid}/cmdline`) && readFileSync(`/proc/${pid}/cmdline`, "utf8") !== "";
 
-test.skipIf(!canRun)(
-  "-uninstall ends the parts of a calico-node that was killed before it removes routes",
-  async () => {
-    await using host = await TestHost.create(FOREIGN);
-    const before = look(host);
-    const left = await startAndKill(host);
-    expect(left.map(({ name }) => name)).toEqual(["felix", "confd", "bird", "bird6"]);
-    expect(left.filter(isAlive)).toEqual(left); // otherwise this test shows nothing
-    const { code, out } = host.run([NODE, "-uninstall", "--purge"]);
-    expect({ code, out: code === 0 ? "" : out }).toEqual({ code: 0, out: "" });
-    expect(left.filter(isAlive)).toEqual([]);
-    expect(look(host)).toEqual(before);
-  },
-);
+test.skipIf(!canRun)("-uninstall stops the children of a killed calico-node before it removes routes", async () => {
+  await using host = await TestHost.create(FOREIGN);
+  const before = look(host);
+  const left = await startAndKill(host);
+  expect(left.map(({ name }) => name)).toEqual(["felix", "confd", "bird", "bird6"]);
+  expect(left.filter(isAlive)).toEqual(left); // otherwise this test would prove nothing
+  const { code, out } = host.run([NODE, "-uninstall", "--purge"]);
+  expect({ code, out: code === 0 ? "" : out }).toEqual({ code: 0, out: "" });
+  expect(left.filter(isAlive)).toEqual([]);
+  expect(look(host)).toEqual(before);
+});
 
 test.skipIf(!canRun)(
-  "-uninstall refuses while a BIRD of Calico runs whose pid is unknown, and touches nothing",
+  "-uninstall fails and changes nothing while a BIRD of Calico with an unknown pid runs",
   async () => {
     await using host = await TestHost.create(FOREIGN);
     const left = await startAndKill(host);
@@ -261,7 +258,7 @@ test.skipIf(!canRun)(
       .run(["stat", "-c", "%d", "/var/lib/calico", "/var/lib/calico/nodename"])
       .out.trim()
       .split("\n");
-    expect(devices[0]).not.toBe(devices[1]); // otherwise this test shows nothing
+    expect(devices[0]).not.toBe(devices[1]); // otherwise this test would prove nothing
     const { code, out } = host.run([NODE, "-uninstall"]);
     expect({ code, kept: keptIn(out) }).toEqual({ code: 0, kept: [] });
     expect(host.run(["ls", "-A", "/var/lib/calico"]).out).toBe("");

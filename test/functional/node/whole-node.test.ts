@@ -1,4 +1,4 @@
-// The whole node on a host of its own: what runs, what probes say, what happens when a part is killed, how it stops.
+// Tests the complete node on a test host: its child processes, its probes, restarts of killed children, and shutdown.
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
@@ -26,13 +26,13 @@ function stateOf(host: TestHost): SupervisorState | undefined {
 }
 const running = (host: TestHost, name: string) =>
   stateOf(host)?.children.find((child) => child.name === name && child.state === "running");
-/** One that has ended may stand as a zombie until somebody notices; it has no command line then. */
+/** A process that has exited may be a zombie; its command line is then empty. */
 const isAlive = (pid: number) =>
   existsSync(`/proc/${pid}/cmdline`) && readFileSync(`/proc/${pid}/cmdline`, "utf8") !== "";
 const names = (host: TestHost) => stateOf(host)?.children.map(({ name }) => name);
 
 test.skipIf(!canRun)(
-  "NB-004 NB-010 NB-011 TC-C35 TC-C38 a node with BIRD: all parts run, probes pass, a killed part comes back, TERM ends it",
+  "NB-004 NB-010 NB-011 TC-C35 TC-C38 a node with BIRD: all children run, probes succeed, a killed child is restarted, SIGTERM stops the node",
   async () => {
     await using host = await TestHost.create(ETH0);
     const node = host.start([NODE], ENV);
@@ -66,7 +66,7 @@ test.skipIf(!canRun)(
           return bird !== undefined && bird.pid !== first && bird;
         },
         20_000,
-        "BIRD again",
+        "BIRD is restarted",
       );
       expect(again.restarts).toBe(1);
 
@@ -86,7 +86,7 @@ test.skipIf(!canRun)(
 );
 
 test.skipIf(!canRun)(
-  "NB-004 NB-005 NB-006 which parts run follows the backend, its old name, and who switched Felix off",
+  "NB-004 NB-005 NB-006 CALICO_NETWORKING_BACKEND, CALICO_NETWORKING and CALICO_DISABLE_FELIX select the children",
   async () => {
     for (const [env, want] of [
       [{ CALICO_NETWORKING_BACKEND: "vxlan" }, ["felix"]],
@@ -101,7 +101,7 @@ test.skipIf(!canRun)(
 );
 
 test.skipIf(!canRun)(
-  "a node that was killed leaves its parts running; the next one ends them and takes over, a third is refused",
+  "children of a killed node keep running; the next node stops them and starts its own, a third node is rejected",
   async () => {
     await using host = await TestHost.create(ETH0);
     const first = host.start([NODE], ENV);
@@ -109,7 +109,7 @@ test.skipIf(!canRun)(
     const left = (stateOf(host)?.children ?? []).flatMap(({ pid }) => pid ?? []);
     process.kill(stateOf(host)!.pid!, "SIGKILL");
     await new Promise((resolve) => first.child.once("exit", resolve));
-    for (const pid of left) process.kill(pid, 0); // still there
+    for (const pid of left) process.kill(pid, 0); // still running
 
     const second = host.start([NODE], ENV);
     const fresh = (part: string) => {
@@ -125,7 +125,7 @@ test.skipIf(!canRun)(
   },
 );
 
-test.skipIf(!canRun)("each part that is killed comes back, and probes say so meanwhile", async () => {
+test.skipIf(!canRun)("each killed child is restarted, and the liveness probe fails meanwhile", async () => {
   await using host = await TestHost.create(ETH0);
   host.start([NODE], ENV);
   const live = ["-felix-live", "-bird-live", "-bird6-live"];
@@ -139,13 +139,13 @@ test.skipIf(!canRun)("each part that is killed comes back, and probes say so mea
         return child !== undefined && child.pid !== pid && host.run([NODE, ...live], ENV).code === 0 && child;
       },
       30_000,
-      `${part} again`,
+      `${part} is restarted`,
     );
     expect(next.restarts).toBe(1);
   }
 });
 
-test.skipIf(!canRun)("TC-C37 node run --init-system runs the agent in the foreground until told to stop", async () => {
+test.skipIf(!canRun)("TC-C37 node run --init-system runs the agent in the foreground until SIGTERM", async () => {
   await using host = await TestHost.create(ETH0);
   const node = host.start([CALICOCTL, "node", "run", "--init-system", "--backend", "vxlan", "--name", "n1"], ENV);
   await eventually(() => running(host, "felix"), 30_000, "felix");
@@ -155,7 +155,7 @@ test.skipIf(!canRun)("TC-C37 node run --init-system runs the agent in the foregr
 });
 
 test.skipIf(!canRun)(
-  "TC-C37 node run without systemd: a service in the background, seen by status, replaced by the next run",
+  "TC-C37 node run without systemd starts a background process, which status shows and the next run replaces",
   async () => {
     await using host = await TestHost.create(ETH0);
     const run = () => host.run([CALICOCTL, "node", "run", "--name", "n1", "--ip", "autodetect"], ENV);
@@ -185,7 +185,7 @@ test.skipIf(!canRun)(
   90_000,
 );
 
-test.skipIf(!canRun)("NB-001 flags that do not go together, and none that is known, end with exit code 2", async () => {
+test.skipIf(!canRun)("NB-001 incompatible and unknown flags exit with code 2", async () => {
   await using host = await TestHost.create([]);
   const both = host.run([NODE, "-felix", "-startup"], ENV);
   expect(both).toMatchObject({ code: 2, err: expect.stringContaining("More than one incompatible argument provided") });
@@ -197,24 +197,21 @@ test.skipIf(!canRun)("NB-001 flags that do not go together, and none that is kno
   expect(host.run([NODE, "-bird-live", "-felix"], ENV)).toMatchObject({ code: 1 });
 });
 
-test.skipIf(!canRun)(
-  "NB-002 newer names lead to the same parts, also where a container runtime's variables are set",
-  async () => {
-    await using host = await TestHost.create(ETH0);
-    const calico = NODE.replace(/calico-node$/, "calico");
-    expect(host.run([calico, "component", "node", "startup"], { ...ENV, CNI_COMMAND: "ADD" }).code).toBe(0);
-    expect(host.read("/var/lib/calico/nodename")).toBe("n1");
-    expect(host.run([calico, "ctl", "get", "nodes"], ENV).out).toContain("n1");
-    expect(host.run([calico, "component", "node", "health", "--bird-live"], ENV).code).toBe(1);
-    expect(host.run([NODE, "-show-status"], ENV)).toMatchObject({
-      code: 0,
-      out: expect.stringContaining("BIRD does not respond"),
-    });
-  },
-);
+test.skipIf(!canRun)("NB-002 `calico component` runs the same parts, also if CNI variables are set", async () => {
+  await using host = await TestHost.create(ETH0);
+  const calico = NODE.replace(/calico-node$/, "calico");
+  expect(host.run([calico, "component", "node", "startup"], { ...ENV, CNI_COMMAND: "ADD" }).code).toBe(0);
+  expect(host.read("/var/lib/calico/nodename")).toBe("n1");
+  expect(host.run([calico, "ctl", "get", "nodes"], ENV).out).toContain("n1");
+  expect(host.run([calico, "component", "node", "health", "--bird-live"], ENV).code).toBe(1);
+  expect(host.run([NODE, "-show-status"], ENV)).toMatchObject({
+    code: 0,
+    out: expect.stringContaining("BIRD does not respond"),
+  });
+});
 
 test.skipIf(!canRun)(
-  "NB-015 init mounts what is missing once, and says by its exit code what could not be",
+  "NB-015 init mounts missing file systems once, and its exit code shows which one failed",
   async () => {
     await using host = await TestHost.create(["umount -l /sys/fs/bpf 2>/dev/null || true", "mount -t tmpfs none /run"]);
     const types = () =>
@@ -234,13 +231,13 @@ test.skipIf(!canRun)(
     expect(host.run([NODE, "-init", "-best-effort"], eBpf).code).toBe(0);
     host.run(["umount", "-l", "/run/calico/cgroup"]);
     host.run(["rmdir", "/run/calico/cgroup"]);
-    host.run(["touch", "/run/calico/cgroup"]); // no folder can be made there
+    host.run(["touch", "/run/calico/cgroup"]); // a file prevents mkdir
     expect(host.run([NODE, "-init"], ENV).code).toBe(3);
     expect(host.run([NODE, "-init", "--best-effort"], ENV).code).toBe(0);
   },
 );
 
-test.skipIf(!canRun)("NB-021 a start that waits for its datastore begins when it answers", async () => {
+test.skipIf(!canRun)("NB-021 startup waits for the datastore and continues when it responds", async () => {
   await using host = await TestHost.create(ETH0);
   const url = "http://127.0.0.1:2379";
   const start = host.start([NODE, "-startup"], {
@@ -257,7 +254,7 @@ test.skipIf(!canRun)("NB-021 a start that waits for its datastore begins when it
   expect(code).toBe(0);
 });
 
-/** As on a kernel that was started with `ipv6.disable=1`: /proc/sys/net has no ipv6. */
+/** Like a kernel started with `ipv6.disable=1`: /proc/sys/net has no ipv6. */
 const WITHOUT_IPV6 = [
   "mkdir /run/calico-test-net",
   "mount -t tmpfs none /run/calico-test-net",
