@@ -12,7 +12,7 @@ test("rows and columns have the names of the pods", () => {
       "from \\ to  a  shop/b",
       "a          ✓  ✗",
       "shop/b     ✗  ✓",
-      "✓ reached  ✗ no answer  ! refused   2 of 4 connections work",
+      "✓ reached  ✗ no response  ! refused   2 of 4 connections work",
     ].join("\n"),
   );
 });

@@ -79,6 +79,6 @@ export function renderMatrix(cells: readonly MatrixCell[], colour: boolean, widt
   const numbered = (name: string, i: number) => `${String(i + 1).padStart(String(names.length).length)} ${short(name)}`;
   const text = isTooWide ? draw(numbered, (_, i) => String(i + 1)) : named;
   const reached = cells.filter((cell) => cell.result === "reached").length;
-  const legend = `${SYMBOL.reached} reached  ${SYMBOL.silent} no answer  ${SYMBOL.refused} refused`;
+  const legend = `${SYMBOL.reached} reached  ${SYMBOL.silent} no response  ${SYMBOL.refused} refused`;
   return `${text}\n${legend}   ${reached} of ${cells.length} connections work`;
 }

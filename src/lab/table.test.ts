@@ -33,7 +33,7 @@ for (const { line, args, flags, rest } of accepted)
     if (rest !== undefined) expect(values.rest).toEqual(rest);
   });
 
-const refused: readonly (readonly [line: string, message: string, hint?: string])[] = [
+const rejected: readonly (readonly [line: string, message: string, hint?: string])[] = [
   ["down other", 'unexpected argument "other"', "To select a lab, use --name other"],
   ["heal foo", 'unexpected argument "foo"', "To select a lab, use --name foo"],
   ["up --output json", "unknown flag --output"],
@@ -59,7 +59,7 @@ const refused: readonly (readonly [line: string, message: string, hint?: string]
   ["shell", 'unknown command "shell"'],
   ["ssh", 'unknown command "ssh"'],
 ];
-for (const [line, message, hint] of refused)
+for (const [line, message, hint] of rejected)
   test(`${line} is rejected`, () => {
     const result = parsed(line);
     if (result.type !== "error") throw new Error(result.type);

@@ -78,9 +78,9 @@ export async function up(options: LabOptions, terminal: Terminal): Promise<Lab> 
   });
   const missing = missingPods(lab);
   for (const pod of missing) removePod(lab, pod);
-  const wanted = [...plannedPods(lab), ...missing.filter((pod) => !isPlanned(lab, pod))];
-  if (wanted.length > 0)
-    await terminal.step(`${counted(wanted.length, "pod")} through the CNI plugin`, () => addPods(lab, wanted));
+  const podsToAdd = [...plannedPods(lab), ...missing.filter((pod) => !isPlanned(lab, pod))];
+  if (podsToAdd.length > 0)
+    await terminal.step(`${counted(podsToAdd.length, "pod")} through the CNI plugin`, () => addPods(lab, podsToAdd));
   if (lab.record.pods.length > 0) await terminal.step("routes between the hosts", () => waitForRoutes(lab));
   return lab;
 }
@@ -132,10 +132,10 @@ async function waitForHostRoutes(
 }
 
 /** Adds missing pods. Without a Kubernetes API, also sets the labels and profiles of their endpoints. */
-export function addPods(lab: Lab, wanted: readonly NewPod[]): void {
+export function addPods(lab: Lab, pods: readonly NewPod[]): void {
   const { cluster } = lab;
-  if (cluster !== undefined) return addClusterPods(cluster, wanted);
-  const missing = wanted.filter(
+  if (cluster !== undefined) return addClusterPods(cluster, pods);
+  const missing = pods.filter(
     (pod) => !lab.record.pods.some((p) => p.namespace === pod.namespace && p.name === pod.name),
   );
   if (missing.length === 0) return;

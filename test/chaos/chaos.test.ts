@@ -1,9 +1,9 @@
-// Random faults under traffic. Always, from before the fault until all is healed: no packet that policy denies passes,
-// and allowed traffic that the fault does not touch loses nothing. After healing: everything that is allowed works again,
-// and every kernel holds what it held after the fresh start.
-//   CHAOS_SEED=n      the same faults again
-//   CHAOS_ROUNDS=n    how many (default 12)
-//   CHAOS_DATAPLANE=nft|iptables, CHAOS_IPV6=yes|no     else the seed chooses
+// Injects random faults under traffic. From before each fault until it is repaired, no packet that policy denies passes, and no
+// allowed packet is lost that the fault does not affect. Afterwards all allowed connections work, and the state of all kernels is
+// the same as after the start.
+//   CHAOS_SEED=n      repeats the faults of an earlier run
+//   CHAOS_ROUNDS=n    number of faults (default 12)
+//   CHAOS_DATAPLANE=nft|iptables, CHAOS_IPV6=yes|no     chosen by the seed by default
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { join } from "node:path";
 import { PacketProber } from "../../src/kernel/index.ts";
@@ -18,7 +18,7 @@ import { eventually } from "../../src/lib/testing/eventually.ts";
 import { API_VERSION, type Resource } from "../../src/model/index.ts";
 import { randomNumbers } from "../support/random-numbers.ts";
 import { difference, type HostState, stateOf } from "./host-state.ts";
-import { type Pair, type Sighting, Watch } from "./watch.ts";
+import { type Pair, type Violation, Watch } from "./watch.ts";
 
 const seed = Number(process.env["CHAOS_SEED"] ?? Date.now() % 1_000_000);
 const rounds = Number(process.env["CHAOS_ROUNDS"] ?? 12);
@@ -32,10 +32,10 @@ console.log(
   `chaos: CHAOS_SEED=${seed} CHAOS_ROUNDS=${rounds} CHAOS_DATAPLANE=${dataplane} CHAOS_IPV6=${ipv6 ? "yes" : "no"}`,
 );
 
-/** How long a host whose packet filter somebody flushed may be open: the agent sees it within a second, or a busy machine's few. */
+/** How long denied packets may pass after a host's rules were flushed. The agent notices within a second; a busy machine needs longer. */
 const OPEN_MS = 10_000;
 const HEAL_MS = 60_000;
-const SETTLED_MS = 3000;
+const STABLE_MS = 3000;
 
 const quiet = openTerminal({ quiet: true });
 const options = {
@@ -49,7 +49,7 @@ const options = {
 } as const;
 let lab: Lab;
 
-/** Servers accept clients only; nobody may talk to a client. */
+/** Servers accept connections only from clients; clients accept none. */
 const policy: Resource = {
   apiVersion: API_VERSION,
   kind: "GlobalNetworkPolicy",
@@ -87,25 +87,25 @@ beforeAll(async () => {
 }, 120_000);
 afterAll(() => down(options.name, quiet), 60_000);
 
-/** @throws when it could not be done: a fault that did not happen proves nothing. */
-async function inOwnProcess(verb: "break" | "heal", words: readonly string[] = []): Promise<void> {
+/** @throws if the command fails: a fault that was not injected would prove nothing */
+async function runInChild(verb: "break" | "heal", words: readonly string[] = []): Promise<void> {
   const command = [process.execPath, join(import.meta.dir, "fault.ts"), verb, options.name, ...words];
   const child = Bun.spawn(command, { stdin: "ignore", stdout: "ignore", stderr: "pipe" });
-  const [code, said] = await Promise.all([child.exited, new Response(child.stderr).text()]);
-  if (code !== 0) throw new Error(`${verb} ${words.join(" ")} failed: ${said.trim()}`);
+  const [code, errors] = await Promise.all([child.exited, new Response(child.stderr).text()]);
+  if (code !== 0) throw new Error(`${verb} ${words.join(" ")} failed: ${errors.trim()}`);
 }
 
 const nodesOf = () => lab.plan.nodes.map(({ name }) => name);
 
-/** What every kernel holds once it no longer changes: a pod's own route may be told before its block's, and taken back. */
-async function settled(): Promise<ReadonlyMap<string, HostState>> {
-  const look = () => new Map(nodesOf().map((node) => [node, stateOf(lab, node)]));
-  let seen = look();
-  const end = performance.now() + HEAL_MS;
-  for (let since = performance.now(); performance.now() - since < SETTLED_MS; await Bun.sleep(250)) {
-    const now = look();
+/** Waits until the state of all kernels is stable, and returns it. A pod's own route may be announced before its block's route. */
+async function stableState(): Promise<ReadonlyMap<string, HostState>> {
+  const readAll = () => new Map(nodesOf().map((node) => [node, stateOf(lab, node)]));
+  let seen = readAll();
+  const deadlineMs = performance.now() + HEAL_MS;
+  for (let since = performance.now(); performance.now() - since < STABLE_MS; await Bun.sleep(250)) {
+    const now = readAll();
     if (nodesOf().some((node) => difference(seen.get(node) ?? {}, now.get(node) ?? {}).length > 0)) {
-      if (performance.now() > end) throw new Error("the kernels' state does not settle");
+      if (performance.now() > deadlineMs) throw new Error("the state of the kernels does not become stable");
       seen = now;
       since = performance.now();
     }
@@ -113,21 +113,21 @@ async function settled(): Promise<ReadonlyMap<string, HostState>> {
   return seen;
 }
 
-/** Until every kernel holds again what it held. */
-async function restored(what: string, fresh: ReadonlyMap<string, HostState>): Promise<void> {
+/** Waits until all kernels have the state of the start. */
+async function waitUntilRestored(what: string, fresh: ReadonlyMap<string, HostState>): Promise<void> {
   for (const deadline = performance.now() + HEAL_MS; ; await Bun.sleep(250)) {
     const found = nodesOf().flatMap((node) => difference(fresh.get(node) ?? {}, stateOf(lab, node)));
     if (found.length === 0) return;
     if (performance.now() > deadline)
-      throw new Error(`${what}: the state is not that of a fresh start:\n${found.join("\n")}`);
+      throw new Error(`${what}: the state differs from that after the start:\n${found.join("\n")}`);
   }
 }
 
 /**
- * Until every BIRD has told its neighbours all it knows. Of one that goes again before, they must forget what they kept
- * for it (RFC 4724, 4.2): two crashes within those seconds cost packets whoever restarts it.
+ * Waits until all BIRDs have recovered. If a BIRD fails again before that, its peers delete its routes (RFC 4724, 4.2), so two
+ * crashes within seconds always lose packets.
  */
-function recovered(what: string): Promise<true> {
+function waitUntilRecovered(what: string): Promise<true> {
   const sockets = ipv6 ? ["bird.ctl", "bird6.ctl"] : ["bird.ctl"];
   const hasRecovered = (node: string, socket: string): boolean => {
     const { stdout } = lab.host(node).run(["birdc", "-s", `/run/calico/${socket}`, "show", "status"]);
@@ -140,7 +140,7 @@ function recovered(what: string): Promise<true> {
   );
 }
 
-test("no fault opens what policy closes, and all of them heal", async () => {
+test("no fault lets denied packets pass, and all faults can be repaired", async () => {
   using open = lab.openPods(lab.record.pods);
   using prober = new PacketProber();
   for (const target of open.targets.values()) for (const port of [80, 81]) prober.listen(target, "tcp", port);
@@ -158,9 +158,9 @@ test("no fault opens what policy closes, and all of them heal", async () => {
       ),
   );
   await using watch = new Watch(prober, pairs);
-  await watch.untilWhole("before any fault", HEAL_MS);
+  await watch.waitUntilCorrect("before any fault", HEAL_MS);
   const nodes = nodesOf();
-  const fresh = await settled();
+  const fresh = await stableState();
   watch.take();
 
   for (let round = 0; round < rounds; round++) {
@@ -179,27 +179,27 @@ test("no fault opens what policy closes, and all of them heal", async () => {
     const [kind = ""] = fault;
     const what = `round ${round}, ${fault.join(" ")}`;
     const began = performance.now();
-    await inOwnProcess("break", fault);
+    await runInChild("break", fault);
     const broken = performance.now();
     await Bun.sleep(500 + random(1500));
-    await inOwnProcess("heal");
-    const whole = await watch.untilWhole(what, HEAL_MS + (kind === "rules" ? OPEN_MS : 0));
-    await restored(what, fresh);
-    await recovered(what);
+    await runInChild("heal");
+    const whole = await watch.waitUntilCorrect(what, HEAL_MS + (kind === "rules" ? OPEN_MS : 0));
+    await waitUntilRestored(what, fresh);
+    await waitUntilRecovered(what);
 
-    // A foreign flush of the packet filter opens that host's pods until it is noticed: nothing is there to hold them
-    // closed. Ways to pods of other hosts are guarded there.
-    const mayPass = ({ at, pair }: Sighting) =>
+    // After its rules were flushed, a host does not protect its pods until the agent notices. Connections to pods of other
+    // hosts are filtered there.
+    const mayPass = ({ at, pair }: Violation) =>
       kind === "rules" && pair.to.node === node && at >= began && at < Math.min(whole, broken + OPEN_MS);
-    // Only what cuts a wire or takes routes or rules away may cost packets, and only those of that host.
-    const mayBeLost = ({ pair }: Sighting) =>
+    // Only faults of links, routes and rules may lose packets, and only those of that host.
+    const mayBeLost = ({ pair }: Violation) =>
       ["link", "routes", "rules"].includes(kind) && [pair.from.node, pair.to.node].includes(node);
-    const told = ({ at, pair: { from, to, request } }: Sighting) =>
+    const format = ({ at, pair: { from, to, request } }: Violation) =>
       `${from.name} → ${to.name} ${request.to} port ${request.port}, ${Math.round(at - broken)} ms after the fault`;
     const { leaks, losses } = watch.take();
     const wrong = {
-      leaks: leaks.filter((seen) => !mayPass(seen)).map(told),
-      losses: losses.filter((seen) => !mayBeLost(seen)).map(told),
+      leaks: leaks.filter((seen) => !mayPass(seen)).map(format),
+      losses: losses.filter((seen) => !mayBeLost(seen)).map(format),
     };
     expect({ what, ...wrong }).toEqual({ what, leaks: [], losses: [] });
     const openMs = Math.max(0, ...leaks.map(({ at }) => at - broken));

@@ -1,5 +1,5 @@
-// A lab that is made and taken down again and again leaves nothing: counted on the whole machine while each stands and after.
-//   LAB_CYCLES=n   how often (default 50)
+// Tests that creating and removing labs repeatedly leaves no resources: counts them while each lab exists and afterwards.
+//   LAB_CYCLES=n   number of labs (default 50)
 import { expect, test } from "bun:test";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -25,10 +25,10 @@ interface Count {
 }
 
 /**
- * The namespaces of the lab that stands or stood last, by number: the hosts' networks and mounts, and the pods' networks,
- * which only their hosts know by name. A process outlives its name, not its namespaces.
+ * Inodes of the namespaces of the current or last lab: network and mount namespaces of hosts, and network namespaces of pods,
+ * which have names only in their hosts.
  */
-const spaces = new Set<number>();
+const namespaces = new Set<number>();
 function folder(path: string): string[] {
   try {
     return readdirSync(path);
@@ -36,31 +36,31 @@ function folder(path: string): string[] {
     return [];
   }
 }
-const hostSpaces = () => folder("/run/netns").filter((ns) => ns.includes(name));
+const hostNamespaces = () => folder("/run/netns").filter((ns) => ns.includes(name));
 function inode(path: string): number {
   try {
     return statSync(path).ino;
   } catch {
-    return -1; // it ended just now
+    return -1; // it has exited meanwhile
   }
 }
 
-/** Notes the lab's namespaces in place of the last one's; returns how many are of pods. */
-function noteSpaces(lab: Lab): number {
-  spaces.clear();
-  for (const ns of hostSpaces()) spaces.add(inode(`/run/netns/${ns}`));
+/** Records the namespaces of a lab instead of those of the last one. Returns the number of pod namespaces. */
+function recordNamespaces(lab: Lab): number {
+  namespaces.clear();
+  for (const ns of hostNamespaces()) namespaces.add(inode(`/run/netns/${ns}`));
   const pods = lab.hostNames.flatMap((host) => {
     const holder = lab.host(host).holder?.pid ?? 0;
-    spaces.add(inode(`/proc/${holder}/ns/mnt`));
+    namespaces.add(inode(`/proc/${holder}/ns/mnt`));
     const names = namespaceFolderOf(holder);
     return folder(names).map((pod) => inode(join(names, pod)));
   });
-  for (const pod of pods) spaces.add(pod);
-  spaces.delete(-1);
+  for (const pod of pods) namespaces.add(pod);
+  namespaces.delete(-1);
   return new Set(pods).size;
 }
 
-/** In seconds of the machine's life. The kernel gives a number of a dead namespace to the next: what began later is not the lab's. */
+/** Start time in seconds since boot. The kernel reuses inodes of namespaces: a process that started later does not belong to the lab. */
 function startOf(pid: string): number {
   try {
     return Number(readFileSync(`/proc/${pid}/stat`, "utf8").split(") ")[1]?.split(" ")[19]) / 100;
@@ -70,25 +70,25 @@ function startOf(pid: string): number {
 }
 const uptime = () => Number(readFileSync("/proc/uptime", "utf8").split(" ")[0]);
 
-/** Only what carries the lab's name, so that other labs may run beside it; all links of this network namespace. */
+/** Counts resources with the lab's name, because other labs may exist, and all links of this network namespace. */
 function count(before = Number.POSITIVE_INFINITY): Count {
   const lines = (path: string) => readFileSync(path, "utf8").split("\n");
   const processes = folder("/proc").filter(
     (pid) =>
       /^\d+$/.test(pid) &&
-      ["net", "mnt"].some((kind) => spaces.has(inode(`/proc/${pid}/ns/${kind}`))) &&
+      ["net", "mnt"].some((kind) => namespaces.has(inode(`/proc/${pid}/ns/${kind}`))) &&
       startOf(pid) < before,
   );
   return {
     processes: processes.length,
-    namespaces: hostSpaces().length,
+    namespaces: hostNamespaces().length,
     links: folder("/sys/class/net").length,
     mounts: lines("/proc/self/mountinfo").filter((line) => line.includes(name)).length,
     files: [LAB_ROOT, "/run", tmpdir()].flatMap(folder).filter((file) => file.includes(name)).length,
   };
 }
 
-test(`${cycles} labs made and taken down leave nothing`, async () => {
+test(`${cycles} labs are created and removed without remaining resources`, async () => {
   await down(name, quiet);
   const before = count();
   const rss: number[] = [];
@@ -100,8 +100,8 @@ test(`${cycles} labs made and taken down leave nothing`, async () => {
       { ...DEFAULT_OPTIONS, name, nodes: 3, podsPerNode: 1, topology, dataplane: i % 2 === 0 ? "nft" : "iptables" },
       quiet,
     );
-    // The counting counts: every lab that stands is seen, with its hosts and all its pods.
-    const pods = noteSpaces(lab);
+    // Checks the counting itself: it must find each existing lab, with its hosts and pods.
+    const pods = recordNamespaces(lab);
     const standing = count();
     expect({ cycle: i, pods, hosts: standing.namespaces }).toEqual({
       cycle: i,
@@ -118,7 +118,7 @@ test(`${cycles} labs made and taken down leave nothing`, async () => {
   }
   const [early, late] = [rss[Math.min(9, cycles - 1)] ?? 0, rss.at(-1) ?? 0];
   console.log(
-    `cycles: ${cycles} in ${((performance.now() - started) / 1000).toFixed(0)} s; while the first stood: ${JSON.stringify(stood[0])}; ` +
+    `cycles: ${cycles} in ${((performance.now() - started) / 1000).toFixed(0)} s; while the first existed: ${JSON.stringify(stood[0])}; ` +
       `after each: ${JSON.stringify(before)}; memory ${early.toFixed(0)} MB after 10, ${late.toFixed(0)} MB at the end`,
   );
   expect(stood.every(({ mounts, files }) => mounts + files > 0)).toBe(true);

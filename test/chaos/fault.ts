@@ -1,5 +1,4 @@
-// `fault.ts break LAB WHAT…` and `fault.ts heal LAB`: in a process of its own, so that who watches the lab meanwhile is
-// not held up.
+// Runs `break LAB FAULT…` or `heal LAB` in a separate process, so that it does not block the probes of the test.
 import { breakLab, healLab } from "../../src/lab/faults.ts";
 import { Lab } from "../../src/lab/lab.ts";
 

@@ -1,5 +1,5 @@
-// What a host's kernel holds, in a form that two moments can be compared by: no counters, no handles, no order where
-// the kernel promises none.
+// Reads the state of a host's kernel in a comparable form: without counters and handles, and sorted where the kernel guarantees
+// no order.
 import type { Lab } from "../../src/lab/lab.ts";
 
 export type HostState = Readonly<Record<string, readonly string[]>>;
@@ -30,14 +30,14 @@ export function stateOf(lab: Lab, node: string): HostState {
   return { ...filter, routes: routes("-4"), routes6: routes("-6") };
 }
 
-/** The first lines in which two states differ, for the report. */
+/** Returns the first lines in which two states differ. */
 export function difference(want: HostState, got: HostState): string[] {
   return Object.keys({ ...want, ...got }).flatMap((part) => {
     const [before, after] = [want[part] ?? [], got[part] ?? []];
     if (before.length === after.length && before.every((line, i) => line === after[i])) return [];
-    const gone = before.filter((line) => !after.includes(line)).map((line) => `${part} - ${line}`);
-    const come = after.filter((line) => !before.includes(line)).map((line) => `${part} + ${line}`);
-    return gone.length + come.length === 0 ? [`${part}: another order`] : [...gone, ...come].slice(0, 10);
+    const removed = before.filter((line) => !after.includes(line)).map((line) => `${part} - ${line}`);
+    const added = after.filter((line) => !before.includes(line)).map((line) => `${part} + ${line}`);
+    return removed.length + added.length === 0 ? [`${part}: different order`] : [...removed, ...added].slice(0, 10);
   });
 }
 

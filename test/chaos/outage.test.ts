@@ -1,4 +1,4 @@
-// Node agents on a network that loses packets for one minute and for more than three, without a reset.
+// Tests node agents on a network that drops packets for one minute and for more than three, without resets.
 import { afterAll, beforeAll, describe, test } from "bun:test";
 import { type Cluster, isAvailable, startCluster } from "../kubernetes/cluster.ts";
 import { canCutPaths } from "../support/cut-path.ts";

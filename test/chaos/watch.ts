@@ -1,5 +1,5 @@
-// Watches without pause who reaches whom: every connection that policy denies is tried about ten times a second, every
-// one that it allows a little more often. What is seen that should not be is kept with its time, to be judged later.
+// Probes continuously which pods can connect: each denied connection about ten times a second, each allowed one slightly more
+// often. Violations are recorded with their time.
 import type { PacketProber, ProbeRequest } from "../../src/kernel/index.ts";
 import type { LabPod } from "../../src/lab/folder.ts";
 
@@ -9,23 +9,23 @@ export interface Pair {
   readonly isAllowed: boolean;
   readonly request: ProbeRequest;
 }
-export interface Sighting {
-  /** When the packet was sent, by performance.now(). */
+export interface Violation {
+  /** Time of sending, of performance.now(). */
   readonly at: number;
   readonly pair: Pair;
 }
 
 const DENIED_MS = 100;
 const ALLOWED_PAUSE_MS = 50;
-/** A connection that did not get through by then has lost a packet: the next try of TCP comes after a second. */
+/** A connection that takes longer has lost a packet: TCP retransmits after one second. */
 const LOST_MS = 900;
 
 export class Watch implements AsyncDisposable {
   readonly #prober: PacketProber;
   readonly #loops: Promise<void>[];
-  #leaks: Sighting[] = [];
-  #losses: Sighting[] = [];
-  /** When the last try of all began that found nothing wrong. */
+  #leaks: Violation[] = [];
+  #losses: Violation[] = [];
+  /** Start of the last round without a violation. */
   #closedAt = Number.NEGATIVE_INFINITY;
   #openAt = Number.NEGATIVE_INFINITY;
   #wrong = "nothing was tried yet";
@@ -37,20 +37,20 @@ export class Watch implements AsyncDisposable {
     this.#loops = [this.#watchAllowed(allowed), this.#watchDenied(denied)];
   }
 
-  /** What was seen since the last call: what passed against policy, and what did not get through at once. */
-  take(): { readonly leaks: readonly Sighting[]; readonly losses: readonly Sighting[] } {
+  /** Returns the violations since the last call: denied packets that passed, and allowed packets that were lost. */
+  take(): { readonly leaks: readonly Violation[]; readonly losses: readonly Violation[] } {
     const seen = { leaks: this.#leaks, losses: this.#losses };
     this.#leaks = [];
     this.#losses = [];
     return seen;
   }
 
-  /** Until all that is allowed and nothing else passes, tried later than now; returns since when. */
-  async untilWhole(what: string, withinMs: number): Promise<number> {
+  /** Waits for a complete round without violations that started after the call. Returns its start. */
+  async waitUntilCorrect(what: string, withinMs: number): Promise<number> {
     const began = performance.now();
     while (Math.min(this.#closedAt, this.#openAt) < began) {
       if (performance.now() > began + withinMs) throw new Error(`${what}: ${this.#wrong}`);
-      await Promise.race([Bun.sleep(10), ...this.#loops]); // a loop ends only by failing
+      await Promise.race([Bun.sleep(10), ...this.#loops]); // a loop ends only with an error
     }
     return Math.max(this.#closedAt, this.#openAt);
   }

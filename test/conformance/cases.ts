@@ -1,5 +1,5 @@
-// Generated policy cases over three namespaces of three pods. Each case is a set of resources (and changes to labels)
-// on top of the bare cluster; what must follow is not written here but asked of the evaluator.
+// Generates policy cases for three namespaces with three pods each. A case is a set of resources and label changes, applied to
+// the cluster without policies; the evaluator computes the expected results.
 import { API_VERSION, type Resource } from "../../src/model/index.ts";
 
 export const NAMESPACES = ["x", "y", "z"] as const;
@@ -10,34 +10,34 @@ export const NAMED_PORTS = PROBE_PROTOCOLS.flatMap((protocol) =>
   PORTS.map((port) => ({ name: `serve-${port}-${protocol}`, protocol: protocol.toUpperCase(), port })),
 );
 
-/** Which cells a case is measured by, beyond pods to pods: all of IPv4, and TCP on the first port of IPv6. */
+/** Connections that are measured in addition to the default: between all pods, all of IPv4, and TCP on the first port of IPv6. */
 export interface Scope {
-  /** Also from and to the hosts. */
+  /** Also measures connections from and to hosts. */
   readonly withHosts?: boolean;
-  /** IPv6 with all that IPv4 is tried with. */
+  /** Measures IPv6 with all protocols and ports, like IPv4. */
   readonly everyFamily?: boolean;
 }
 export interface Case extends Scope {
   readonly name: string;
-  /** One after the other; the matrix is measured after each. */
+  /** Applied in order; connections are measured after each step. */
   readonly steps: readonly Step[];
 }
 export interface Step {
   readonly apply?: readonly Resource[];
   readonly remove?: readonly Resource[];
-  /** Labels by `namespace/pod`, or by `namespace`: what differs from the bare cluster. */
+  /** Additional labels by `namespace/pod`, or by `namespace`. */
   readonly podLabels?: Readonly<Record<string, Readonly<Record<string, string>>>>;
   readonly namespaceLabels?: Readonly<Record<string, Readonly<Record<string, string>>>>;
 }
 
-/** Of a pod (`x/a`) or a host (`node1`); IPv4 unless told. */
+/** Address of a pod (`x/a`) or a host (`node1`); IPv4 by default. */
 export type AddressOf = (name: string, version?: 4 | 6) => string;
 
 export type Rule = Readonly<Record<string, unknown>>;
 export type Direction = "ingress" | "egress";
 export const DIRECTIONS: readonly Direction[] = ["ingress", "egress"];
 export const TYPE = { ingress: "Ingress", egress: "Egress" } as const;
-/** The far end of a rule: who sends on ingress, who receives on egress. */
+/** The field of a rule's peer: the sender on ingress, the receiver on egress. */
 export const PEER = { ingress: "source", egress: "destination" } as const;
 export const PROTOCOLS = ["TCP", "UDP", "SCTP"] as const;
 
@@ -85,7 +85,7 @@ export function allCases(addressOf: AddressOf): Case[] {
 
 export const one = (name: string, ...apply: Resource[]): Case => ({ name, steps: [{ apply }] });
 
-/** In both directions, a policy for all of namespace x with each of these lists of rules. */
+/** For both directions, a policy for namespace x with each of these lists of rules. */
 export function eachWay(lists: (direction: Direction) => readonly (readonly [what: string, rules: Rule[]])[]): Case[] {
   return DIRECTIONS.flatMap((direction) =>
     lists(direction).map(([what, rules]) =>
@@ -132,12 +132,12 @@ function defaults(): Case[] {
   ];
 }
 
-/** Every operator, as the policy's own selector and as the peer's, in both directions. */
+/** Each operator, in the policy's selector and in the peer's selector, in both directions. */
 function selectors(): Case[] {
   return DIRECTIONS.flatMap((direction) =>
     POD_SELECTORS.flatMap((selector) => [
       one(
-        `${direction}: only pods with ${selector} are closed`,
+        `${direction}: only pods with ${selector} are denied`,
         networkPolicy("p", "x", { selector, types: [TYPE[direction]] }),
       ),
       one(
@@ -185,10 +185,7 @@ function namespaceSelectors(): Case[] {
 
 function combinations(): Case[] {
   const rules = (direction: Direction): [string, Rule[]][] => [
-    [
-      "either of two peers",
-      [allow(direction, { selector: "pod == 'a'" }), allow(direction, { selector: "pod == 'b'" })],
-    ],
+    ["two allowed peers", [allow(direction, { selector: "pod == 'a'" }), allow(direction, { selector: "pod == 'b'" })]],
     [
       "deny one, allow the rest",
       [{ action: "Deny", [PEER[direction]]: { selector: "pod == 'b'" } }, { action: "Allow" }],
@@ -202,7 +199,7 @@ function combinations(): Case[] {
   ];
   return eachWay(rules).concat([
     one(
-      "two policies add up",
+      "two policies are combined",
       networkPolicy("first", "x", {
         selector: "pod == 'a'",
         types: ["Ingress"],
@@ -215,7 +212,7 @@ function combinations(): Case[] {
       }),
     ),
     one(
-      "egress of one side and ingress of the other must both agree",
+      "egress of the source and ingress of the destination must both allow",
       networkPolicy("out", "x", { types: ["Egress"], egress: [allow("egress", { namespaceSelector: "ns == 'y'" })] }),
       networkPolicy("in", "y", {
         types: ["Ingress"],
@@ -240,7 +237,7 @@ function ports(): Case[] {
       `${protocol} by name and number`,
       { protocol, destination: { ports: [`serve-80-${protocol.toLowerCase()}`, 81] } },
     ],
-    [`${protocol} by a name nobody has`, { protocol, destination: { ports: ["nobody"] } }],
+    [`${protocol} by an unknown name`, { protocol, destination: { ports: ["nobody"] } }],
   ]);
   return eachWay(() => matches.map(([what, match]) => [what, [{ action: "Allow", ...match }]]));
 }
@@ -347,7 +344,7 @@ function tiers(): Case[] {
   });
   return [
     one(
-      "a tier that passes leaves it to the next",
+      "a tier with Pass continues in the next tier",
       tier("security", 10),
       inTier("security.pass", { ingress: [{ action: "Pass" }] }),
       late,
@@ -365,13 +362,13 @@ function tiers(): Case[] {
       late,
     ),
     one(
-      "a tier that allows ends the matter",
+      "a tier that allows is final",
       tier("security", 10),
       inTier("security.allow", { ingress: [{ action: "Allow" }] }),
       late,
     ),
     one(
-      "a tier after default never sees what default decided",
+      "a tier after default is not evaluated if default decides",
       tier("security", 2_000_000),
       inTier("security.deny", { ingress: [{ action: "Deny" }] }),
       late,
@@ -383,7 +380,7 @@ function tiers(): Case[] {
       late,
     ),
     one(
-      "passing all tiers ends at the profile",
+      "after Pass in all tiers, the profile decides",
       tier("security", 10),
       inTier("security.pass", { ingress: [{ action: "Pass" }] }),
     ),
@@ -430,7 +427,7 @@ export const kubernetesPolicy = (name: string, namespace: string, spec: object):
   spec,
 });
 
-/** NetworkPolicy of Kubernetes. */
+/** Kubernetes NetworkPolicy. */
 function kubernetes(addressOf: AddressOf): Case[] {
   const policy = (name: string, spec: object): Case => one(`Kubernetes: ${name}`, kubernetesPolicy("p", "x", spec));
   const pods = (matchLabels: object) => ({ podSelector: { matchLabels } });
@@ -490,13 +487,13 @@ function kubernetes(addressOf: AddressOf): Case[] {
     }),
     policy("egress declared and not allowed", { podSelector: {}, policyTypes: ["Ingress", "Egress"], ingress: [{}] }),
     one(
-      "Kubernetes: what one policy does not allow another may",
+      "Kubernetes: allowed by either of two policies",
       kubernetesPolicy("deny", "x", { podSelector: {} }),
       kubernetesPolicy("from-b", "x", { podSelector: {}, ingress: [{ from: [pods({ pod: "b" })] }] }),
       kubernetesPolicy("from-z", "x", { ...pods({ pod: "a" }), ingress: [{ from: [namespaces({ ns: "z" })] }] }),
     ),
     one(
-      "Kubernetes: policies of two namespaces, one at either end",
+      "Kubernetes: policies of source and destination namespace",
       kubernetesPolicy("out", "x", {
         podSelector: {},
         policyTypes: ["Egress"],
@@ -520,15 +517,15 @@ function kubernetesChanges(): Case[] {
       steps: [{ apply: [fromB] }, { apply: [fromC] }, { remove: [fromC] }],
     },
     {
-      name: "Kubernetes: a pod's label comes and goes",
+      name: "Kubernetes: a pod's label is added and removed",
       steps: [{ apply: [fromB] }, { podLabels: { "y/a": { pod: "b" } } }, { podLabels: {} }],
     },
     {
-      name: "Kubernetes: a namespace's label comes and goes",
+      name: "Kubernetes: a namespace's label is added and removed",
       steps: [{ apply: [fromTeam] }, { namespaceLabels: { y: { team: "red" } } }, { namespaceLabels: {} }],
     },
     {
-      name: "Kubernetes: the policy's own pods change",
+      name: "Kubernetes: the pods that the policy selects change",
       steps: [
         { apply: [kubernetesPolicy("p", "x", { podSelector: { matchLabels: { closed: "yes" } } })] },
         { podLabels: { "x/a": { closed: "yes" } } },
@@ -554,11 +551,11 @@ function changes(): Case[] {
   return [
     { name: "a policy is edited, then deleted", steps: [{ apply: [fromB] }, { apply: [fromC] }, { remove: [fromC] }] },
     {
-      name: "a pod's label comes and goes",
+      name: "a pod's label is added and removed",
       steps: [{ apply: [fromB] }, { podLabels: { "y/a": { pod: "b" } } }, { podLabels: {} }],
     },
     {
-      name: "the policy's own pods change",
+      name: "the pods that the policy selects change",
       steps: [
         { apply: [networkPolicy("p", "x", { selector: "closed == 'yes'", types: ["Ingress"] })] },
         { podLabels: { "x/a": { closed: "yes" } } },
@@ -566,7 +563,7 @@ function changes(): Case[] {
       ],
     },
     {
-      name: "a namespace's label comes and goes",
+      name: "a namespace's label is added and removed",
       steps: [{ apply: [fromTeam] }, { namespaceLabels: { y: { team: "red" } } }, { namespaceLabels: {} }],
     },
     {

@@ -1,6 +1,6 @@
-// Three namespaces of three pods on a lab, whose policies and labels are set straight in the datastore or by kubectl, and
-// whose every connection, where a case wants it also from and to the hosts, is tried by packets and judged by the
-// evaluator.
+// Runs conformance cases on a lab with three namespaces of three pods: applies policies and labels, in the datastore or with
+// kubectl, and compares the result of real packets with the evaluator, for all connections between pods and, if the case
+// requires it, hosts.
 import { closeSync, openSync } from "node:fs";
 import { PacketProber, type ProbeProtocol, type ProbeTarget } from "../../src/kernel/index.ts";
 import { type IpAddress, ipVersion, parseAddress } from "../../src/lib/ip/ip.ts";
@@ -12,13 +12,13 @@ import { DEFAULT_OPTIONS, type LabOptions } from "../../src/lab/options.ts";
 import { openTerminal } from "../../src/lab/terminal.ts";
 import { addPods, up } from "../../src/lab/up.ts";
 import { NAMED_PORTS, NAMESPACES, PODS, PORTS, PROBE_PROTOCOLS, type Scope, type Step } from "./cases.ts";
-import { datastoreHand, type Hand, kubectlHand } from "./hands.ts";
+import { type ClusterEditor, datastoreEditor, kubectlEditor } from "./cluster-editor.ts";
 
 const NUMBER = { tcp: 6, udp: 17, sctp: 132, icmp: 1 } as const;
-/** What is allowed must be answered in time in the same burst, so a burst is never too large for what is denied to show. */
-const AT_ONCE = 1000;
+/** Number of concurrent probes. Allowed connections in the same burst must succeed in time, so a timeout is not caused by load. */
+const BURST = 1000;
 
-/** A pod (`x/a`) or a host (`node1`). */
+/** An endpoint of connections: a pod (`x/a`) or a host (`node1`). */
 interface End {
   readonly name: string;
   readonly isHost: boolean;
@@ -47,7 +47,7 @@ export class ConformanceCluster implements AsyncDisposable {
 
   private constructor(
     readonly lab: Lab,
-    readonly hand: Hand,
+    readonly editor: ClusterEditor,
   ) {
     const { ends, ...open } = openEnds(lab);
     this.#ends = ends;
@@ -73,9 +73,9 @@ export class ConformanceCluster implements AsyncDisposable {
           })),
         ),
       );
-      const hand = await (lab.options.datastore === "kubernetes" ? kubectlHand(lab) : datastoreHand(lab));
-      const cluster = new ConformanceCluster(lab, hand);
-      await hand.dress({}, {});
+      const editor = await (lab.options.datastore === "kubernetes" ? kubectlEditor(lab) : datastoreEditor(lab));
+      const cluster = new ConformanceCluster(lab, editor);
+      await editor.setLabels({}, {});
       return cluster;
     } catch (error) {
       await down(options.name, terminal);
@@ -83,7 +83,7 @@ export class ConformanceCluster implements AsyncDisposable {
     }
   }
 
-  /** Of a pod or a host. */
+  /** Address of a pod or a host. */
   addressOf(name: string, version: 4 | 6 = 4): string {
     const end = this.#ends.find((each) => each.name === name);
     const address = end === undefined ? undefined : ofVersion(end, version);
@@ -94,28 +94,28 @@ export class ConformanceCluster implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#prober[Symbol.dispose]();
     this.#open[Symbol.dispose]();
-    await this.hand[Symbol.asyncDispose]();
+    await this.editor[Symbol.asyncDispose]();
     await down(this.lab.folder.name, openTerminal({ quiet: true }));
   }
 
-  /** Makes the step true. */
-  async take(step: Step): Promise<void> {
-    await this.hand.apply(step.apply ?? []);
-    await this.hand.remove(step.remove ?? []);
+  /** Applies a step. */
+  async applyStep(step: Step): Promise<void> {
+    await this.editor.apply(step.apply ?? []);
+    await this.editor.remove(step.remove ?? []);
     if (step.podLabels !== undefined || step.namespaceLabels !== undefined)
-      await this.hand.dress(step.podLabels ?? {}, step.namespaceLabels ?? {});
+      await this.editor.setLabels(step.podLabels ?? {}, step.namespaceLabels ?? {});
   }
 
-  /** Back to the bare cluster. */
+  /** Restores the cluster without policies. */
   async undo(steps: readonly Step[]): Promise<void> {
-    await this.hand.remove(steps.flatMap((step) => step.apply ?? []).toReversed());
+    await this.editor.remove(steps.flatMap((step) => step.apply ?? []).toReversed());
     if (steps.some((step) => step.podLabels !== undefined || step.namespaceLabels !== undefined))
-      await this.hand.dress({}, {});
+      await this.editor.setLabels({}, {});
   }
 
   /**
-   * Tries everything until packets and evaluator agree, then everything once more: a cell that is the same before and
-   * after a change may have agreed before the rules were there. Each may take so long.
+   * Probes all connections until packets and evaluator agree, then all of them again: a connection with the same result before
+   * and after a change may have been probed before the rules were applied. Each of the two passes may take `withinMs`.
    */
   async compare(withinMs: number, scope: Scope): Promise<Disagreement[]> {
     const state = await this.#state();
@@ -155,14 +155,14 @@ export class ConformanceCluster implements AsyncDisposable {
     timeoutMs: number,
   ): Promise<Probe[]> {
     const wrong: Probe[] = [];
-    for (let i = 0; i < probes.length; i += AT_ONCE) {
-      const part = probes.slice(i, i + AT_ONCE);
+    for (let i = 0; i < probes.length; i += BURST) {
+      const part = probes.slice(i, i + BURST);
       const requests = part.map(({ from, address, protocol, port }) => ({
         from: from.target,
         to: address,
         protocol,
         port,
-        ...(from.isHost ? { source: sourceOf(from, address) } : {}), // else by where it goes
+        ...(from.isHost ? { source: sourceOf(from, address) } : {}), // otherwise the kernel selects it
       }));
       const outcomes = await this.#prober.probe(requests, { timeoutMs });
       this.probes += part.length;
@@ -171,7 +171,7 @@ export class ConformanceCluster implements AsyncDisposable {
     return wrong;
   }
 
-  /** IPv4 with every protocol and port; IPv6, unless all is asked for, with TCP on the first. */
+  /** IPv4 with all protocols and ports; IPv6 with TCP on the first port, or with `everyFamily` like IPv4. */
   #allProbes({ withHosts = false, everyFamily = false }: Scope): Probe[] {
     const ends = this.#ends.filter(({ isHost }) => withHosts || !isHost);
     return ends.flatMap((from) =>
@@ -189,7 +189,7 @@ export class ConformanceCluster implements AsyncDisposable {
 
   async #state(): Promise<PolicyState> {
     return new PolicyState(
-      entriesFromResources(await this.hand.resources(), (resource, reason) => {
+      entriesFromResources(await this.editor.resources(), (resource, reason) => {
         throw new Error(`${resource.kind} ${resource.metadata.name}: ${reason}`);
       }),
     );

@@ -1,7 +1,7 @@
-// Every generated case, every cell of the matrix a real packet, compared with the evaluator, on both dataplanes.
-//   CONFORMANCE_DATAPLANE=nft|iptables   only one of them
-//   CONFORMANCE_DATASTORE=kubernetes     on a real API server, everything made and changed by kubectl
-//   CONFORMANCE_ONLY=text                only cases whose name holds the text
+// Runs all generated cases on both dataplanes: compares real packets on all connections with the evaluator.
+//   CONFORMANCE_DATAPLANE=nft|iptables   only one dataplane
+//   CONFORMANCE_DATASTORE=kubernetes     with a real API server; all changes by kubectl
+//   CONFORMANCE_ONLY=text                only cases whose name contains the text
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { type AddressOf, allCases, type Case } from "./cases.ts";
 import { ConformanceCluster } from "./cluster.ts";
@@ -37,7 +37,7 @@ for (const dataplane of dataplanes)
       await cluster?.[Symbol.asyncDispose]();
     }, 60_000);
 
-    // Addresses are known only once the pods are there; the number and names of the cases are not theirs to decide.
+    // Addresses are known only when the pods exist; number and names of the cases do not depend on them.
     const placeholder = casesWith((_, version) => (version === 6 ? "fd65::1" : "10.65.0.1"));
     for (const [i, { name }] of placeholder.entries()) {
       if (!name.includes(only)) continue;
@@ -45,7 +45,7 @@ for (const dataplane of dataplanes)
         const { steps, ...scope } = casesWith((end, version) => cluster.addressOf(end, version))[i]!;
         try {
           for (const [n, step] of steps.entries()) {
-            await cluster.take(step);
+            await cluster.applyStep(step);
             expect({ step: n, differ: await cluster.compare(5000, scope) }).toEqual({ step: n, differ: [] });
           }
         } finally {

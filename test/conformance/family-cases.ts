@@ -1,4 +1,4 @@
-// Cases where the family of an address matters: IPv6 is tried with every protocol and port, as IPv4 always is.
+// Defines cases in which the address family matters. They measure IPv6 with all protocols and ports, like IPv4.
 import { API_VERSION, type Resource } from "../../src/model/index.ts";
 import {
   type AddressOf,
@@ -45,7 +45,7 @@ function ports(): Case[] {
 function blocks(addressOf: AddressOf): Case[] {
   const yb = { 4: `${addressOf("y/b")}/32`, 6: `${addressOf("y/b", 6)}/128` };
   const zc = { 4: `${addressOf("z/c")}/32`, 6: `${addressOf("z/c", 6)}/128` };
-  // A rule names addresses of one family only.
+  // A rule can contain addresses of one family only.
   const peers: [string, Rule[]][] = [
     ["one IPv6 address", [{ nets: [yb[6]] }]],
     ["all of IPv6", [{ nets: ["::/0"] }]],
@@ -55,7 +55,7 @@ function blocks(addressOf: AddressOf): Case[] {
     ["an IPv6 block and a selector", [{ nets: [POOL[6]], selector: "pod == 'b'" }]],
     ["another address of each family", [{ nets: [yb[4]] }, { nets: [zc[6]] }]],
     [
-      "a block of each family with another hole",
+      "a block of each family with a different exception",
       [
         { nets: [POOL[4]], notNets: [yb[4]] },
         { nets: [POOL[6]], notNets: [zc[6]] },
@@ -75,12 +75,12 @@ function sets(addressOf: AddressOf): Case[] {
   const peer = { selector: "role == 'friend'", namespaceSelector: "global()" };
   return DIRECTIONS.flatMap((direction) => [
     one(
-      `${direction}: a set with another member of each family`,
+      `${direction}: a set with a different member of each family`,
       friends,
       networkPolicy("p", "x", { types: [TYPE[direction]], [direction]: [allow(direction, peer)] }),
     ),
     one(
-      `${direction}: all but such a set`,
+      `${direction}: all except such a set`,
       friends,
       networkPolicy("p", "x", {
         types: [TYPE[direction]],

@@ -1,26 +1,25 @@
-// Policy of hosts: node1 and node2 have host endpoints, node3 has none. Whatever a case closes, failsafe ports stay open,
-// and with them BGP and the way to the datastore; ICMPv6 stays open by a rule of each policy, as without neighbour
-// discovery no IPv6 packet leaves a host.
+// Defines cases with host endpoints on node1 and node2; node3 has none. Failsafe ports are always allowed, so BGP and the
+// datastore keep working. Each policy allows ICMPv6, because without neighbour discovery a host cannot send IPv6 packets.
 import { API_VERSION, type Resource } from "../../src/model/index.ts";
 import { type AddressOf, type Case, globalPolicy, type Rule } from "./cases.ts";
 
-const GUARDED = ["node1", "node2"] as const;
+const PROTECTED = ["node1", "node2"] as const;
 const SELECTOR = "role == 'gate'";
 const ALLOW: Rule = { action: "Allow" };
-const NEIGHBOURS: Rule = { action: "Allow", protocol: "ICMPv6" };
+const NEIGHBOUR_DISCOVERY: Rule = { action: "Allow", protocol: "ICMPv6" };
 const ALLOW_PROFILE = "projectcalico-default-allow";
 
 interface Rules {
   readonly ingress?: readonly Rule[];
   readonly egress?: readonly Rule[];
 }
-const letting = (match: Rule): readonly Rule[] => [{ action: "Allow", ...match }];
-const allBut = (match: Rule): readonly Rule[] => [{ action: "Deny", ...match }, ALLOW];
+const allowOnly = (match: Rule): readonly Rule[] => [{ action: "Allow", ...match }];
+const allowExcept = (match: Rule): readonly Rule[] => [{ action: "Deny", ...match }, ALLOW];
 
-/** Both directions; the one that is not given is open. */
-function guard(name: string, { ingress = [ALLOW], egress = [ALLOW] }: Rules, more: object = {}): Resource {
+/** Applies to both directions; a direction without rules is allowed. */
+function hostPolicy(name: string, { ingress = [ALLOW], egress = [ALLOW] }: Rules, more: object = {}): Resource {
   const types = ["Ingress", "Egress"];
-  const rules = { ingress: [NEIGHBOURS, ...ingress], egress: [NEIGHBOURS, ...egress] };
+  const rules = { ingress: [NEIGHBOUR_DISCOVERY, ...ingress], egress: [NEIGHBOUR_DISCOVERY, ...egress] };
   return globalPolicy(name, { selector: SELECTOR, order: 100, types, ...rules, ...more });
 }
 
@@ -41,12 +40,12 @@ export function hostCases(addressOf: AddressOf): readonly Case[] {
     metadata: { name: `${node}-gate`, labels: { role: "gate", node } },
     spec: { node, expectedIPs: [addressOf(node, 4), addressOf(node, 6)], ...spec },
   });
-  const named = GUARDED.map((node) => endpoint(node, { interfaceName: "eth0" }));
-  const everywhere = GUARDED.map((node) => endpoint(node, { interfaceName: "*", profiles: [ALLOW_PROFILE] }));
-  /** A rule names addresses of one family only. */
+  const named = PROTECTED.map((node) => endpoint(node, { interfaceName: "eth0" }));
+  const everywhere = PROTECTED.map((node) => endpoint(node, { interfaceName: "*", profiles: [ALLOW_PROFILE] }));
+  /** A rule can contain addresses of one family only. */
   const onlyHost = (side: "source" | "destination", node: string): readonly Rule[] =>
-    [`${addressOf(node, 4)}/32`, `${addressOf(node, 6)}/128`].flatMap((net) => letting({ [side]: { nets: [net] } }));
-  // Policies first: an endpoint without any is closed.
+    [`${addressOf(node, 4)}/32`, `${addressOf(node, 6)}/128`].flatMap((net) => allowOnly({ [side]: { nets: [net] } }));
+  // Policies first, because a host endpoint without policies denies all traffic.
   const one = (name: string, policies: readonly Resource[], endpoints: readonly Resource[] = named): Case => ({
     name: `hosts: ${name}`,
     withHosts: true,
@@ -57,23 +56,29 @@ export function hostCases(addressOf: AddressOf): readonly Case[] {
     one(
       "a profile that allows everything",
       [],
-      GUARDED.map((node) => endpoint(node, { interfaceName: "eth0", profiles: [ALLOW_PROFILE] })),
+      PROTECTED.map((node) => endpoint(node, { interfaceName: "eth0", profiles: [ALLOW_PROFILE] })),
     ),
-    { ...one("nothing comes in", [guard("p", { ingress: [] })]), everyFamily: true },
-    { ...one("nothing goes out", [guard("p", { egress: [] })]), everyFamily: true },
-    one("nothing comes in or goes out", [guard("p", { ingress: [], egress: [] })]),
-    one("in from pods b", [guard("p", { ingress: letting({ source: { selector: "pod == 'b'" } }) })]),
-    one("in from namespace y", [guard("p", { ingress: letting({ source: { namespaceSelector: "ns == 'y'" } }) })]),
-    one("in from other host endpoints", [guard("p", { ingress: letting({ source: { selector: SELECTOR } }) })]),
-    one("in from a host by its addresses", [guard("p", { ingress: onlyHost("source", "node3") })]),
-    one("in by TCP 80", [guard("p", { ingress: letting({ protocol: "TCP", destination: { ports: [80] } }) })]),
-    one("in but for UDP 81", [guard("p", { ingress: allBut({ protocol: "UDP", destination: { ports: [81] } }) })]),
-    one("out to pods a", [guard("p", { egress: letting({ destination: { selector: "pod == 'a'" } }) })]),
-    one("out to all but host endpoints", [guard("p", { egress: allBut({ destination: { selector: SELECTOR } }) })]),
-    one("out to a host by its addresses", [guard("p", { egress: onlyHost("destination", "node3") })]),
+    { ...one("nothing comes in", [hostPolicy("p", { ingress: [] })]), everyFamily: true },
+    { ...one("nothing goes out", [hostPolicy("p", { egress: [] })]), everyFamily: true },
+    one("nothing comes in or goes out", [hostPolicy("p", { ingress: [], egress: [] })]),
+    one("in from pods b", [hostPolicy("p", { ingress: allowOnly({ source: { selector: "pod == 'b'" } }) })]),
+    one("in from namespace y", [
+      hostPolicy("p", { ingress: allowOnly({ source: { namespaceSelector: "ns == 'y'" } }) }),
+    ]),
+    one("in from other host endpoints", [hostPolicy("p", { ingress: allowOnly({ source: { selector: SELECTOR } }) })]),
+    one("in from a host by its addresses", [hostPolicy("p", { ingress: onlyHost("source", "node3") })]),
+    one("in by TCP 80", [hostPolicy("p", { ingress: allowOnly({ protocol: "TCP", destination: { ports: [80] } }) })]),
+    one("in except UDP 81", [
+      hostPolicy("p", { ingress: allowExcept({ protocol: "UDP", destination: { ports: [81] } }) }),
+    ]),
+    one("out to pods a", [hostPolicy("p", { egress: allowOnly({ destination: { selector: "pod == 'a'" } }) })]),
+    one("out to all except host endpoints", [
+      hostPolicy("p", { egress: allowExcept({ destination: { selector: SELECTOR } }) }),
+    ]),
+    one("out to a host by its addresses", [hostPolicy("p", { egress: onlyHost("destination", "node3") })]),
     one("out by SCTP and TCP 81", [
-      guard("p", {
-        egress: [...letting({ protocol: "SCTP" }), ...letting({ protocol: "TCP", destination: { ports: [81] } })],
+      hostPolicy("p", {
+        egress: [...allowOnly({ protocol: "SCTP" }), ...allowOnly({ protocol: "TCP", destination: { ports: [81] } })],
       }),
     ]),
     one("one host's own policy before that of all", [
@@ -81,31 +86,31 @@ export function hostCases(addressOf: AddressOf): readonly Case[] {
         selector: "node == 'node1'",
         order: 1,
         types: ["Ingress"],
-        ingress: letting({ protocol: "TCP" }),
+        ingress: allowOnly({ protocol: "TCP" }),
       }),
-      guard("p", { ingress: [] }),
+      hostPolicy("p", { ingress: [] }),
     ]),
     one("forwarded: none comes in from pods b", [
-      guard("p", { ingress: allBut({ source: { selector: "pod == 'b'" } }) }, { applyOnForward: true }),
+      hostPolicy("p", { ingress: allowExcept({ source: { selector: "pod == 'b'" } }) }, { applyOnForward: true }),
     ]),
     one("forwarded: only TCP goes out", [
-      guard("p", { egress: letting({ protocol: "TCP" }) }, { applyOnForward: true }),
+      hostPolicy("p", { egress: allowOnly({ protocol: "TCP" }) }, { applyOnForward: true }),
     ]),
-    one("forwarded: nothing comes in", [guard("p", { ingress: [] }, { applyOnForward: true })]),
+    one("forwarded: nothing comes in", [hostPolicy("p", { ingress: [] }, { applyOnForward: true })]),
     one("before DNAT: none from pods c", [
       preDnat([{ action: "Deny", source: { selector: "pod == 'c'" } }]),
-      guard("p", {}),
+      hostPolicy("p", {}),
     ]),
-    one("before DNAT: what it allows is not asked again", [
-      preDnat(letting({ protocol: "TCP", destination: { ports: [80] } })),
-      guard("p", { ingress: [] }),
+    one("before DNAT: allowed packets skip other policies", [
+      preDnat(allowOnly({ protocol: "TCP", destination: { ports: [80] } })),
+      hostPolicy("p", { ingress: [] }),
     ]),
     one("all interfaces: a profile that allows everything", [], everywhere),
-    one("all interfaces: nothing comes in", [guard("p", { ingress: [] })], everywhere),
-    one("all interfaces: out by TCP", [guard("p", { egress: letting({ protocol: "TCP" }) })], everywhere),
+    one("all interfaces: nothing comes in", [hostPolicy("p", { ingress: [] })], everywhere),
+    one("all interfaces: out by TCP", [hostPolicy("p", { egress: allowOnly({ protocol: "TCP" }) })], everywhere),
     one(
       "all interfaces, forwarded: none from pods b",
-      [guard("p", { ingress: allBut({ source: { selector: "pod == 'b'" } }) }, { applyOnForward: true })],
+      [hostPolicy("p", { ingress: allowExcept({ source: { selector: "pod == 'b'" } }) }, { applyOnForward: true })],
       everywhere,
     ),
     one(
@@ -114,11 +119,11 @@ export function hostCases(addressOf: AddressOf): readonly Case[] {
       everywhere,
     ),
     {
-      name: "hosts: a policy is edited, then the endpoints go",
+      name: "hosts: a policy is edited, then the endpoints are deleted",
       withHosts: true,
       steps: [
-        { apply: [guard("p", { ingress: [] }), ...named] },
-        { apply: [guard("p", { egress: letting({ protocol: "TCP" }) })] },
+        { apply: [hostPolicy("p", { ingress: [] }), ...named] },
+        { apply: [hostPolicy("p", { egress: allowOnly({ protocol: "TCP" }) })] },
         { remove: named },
       ],
     },

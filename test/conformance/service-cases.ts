@@ -1,5 +1,4 @@
-// Rules that name a service. What stands behind one is told by Kubernetes' EndpointSlices, which no other datastore
-// holds, so these cases are for Kubernetes only.
+// Defines cases with rules that refer to a Service. They need Kubernetes, because only its datastore has EndpointSlices.
 import { API_VERSION, type Resource } from "../../src/model/index.ts";
 import { type AddressOf, type Case, globalPolicy, networkPolicy, type Rule, type Step } from "./cases.ts";
 
@@ -12,7 +11,7 @@ const UDP81: Port = { protocol: "UDP", port: 81 };
 const nameOf = ({ protocol, port }: Port): string => `${protocol.toLowerCase()}-${port}`;
 
 export function serviceCases(addressOf: AddressOf): readonly Case[] {
-  /** Without a selector: its endpoints are those of the slices, one of each family. */
+  /** A Service without a selector; its endpoints are in two slices, one per family. */
   const service = (namespace: string, ports: readonly Port[]): Resource => ({
     apiVersion: API_VERSION,
     kind: "KubernetesService",
@@ -43,18 +42,26 @@ export function serviceCases(addressOf: AddressOf): readonly Case[] {
   const changing = (name: string, ...steps: Step[]): Case => ({ name: `services: ${name}`, everyFamily: true, steps });
   const one = (name: string, ...apply: Resource[]): Case => changing(name, { apply });
   return [
-    one("egress to one", ...shop("y", ["b"], [TCP80]), inX(["Egress"], to(y))),
-    one("egress to one of two pods and ports", ...shop("y", ["a", "c"], [TCP80, UDP81]), inX(["Egress"], to(y))),
+    one("egress to a service", ...shop("y", ["b"], [TCP80]), inX(["Egress"], to(y))),
     one(
-      "egress to one of the policy's own namespace",
+      "egress to a service with two pods and ports",
+      ...shop("y", ["a", "c"], [TCP80, UDP81]),
+      inX(["Egress"], to(y)),
+    ),
+    one(
+      "egress to a service in the policy's namespace",
       ...shop("x", ["b"], [UDP81]),
       inX(["Egress"], to({ name: "shop" })),
     ),
-    one("egress to one that is not there", inX(["Egress"], to(y))),
-    one("ingress from one", ...shop("y", ["b"], [TCP80]), inX(["Ingress"], from(y))),
-    one("ingress from one, by UDP", ...shop("y", ["a", "b"], [TCP80]), inX(["Ingress"], from(y, { protocol: "UDP" }))),
+    one("egress to a service that does not exist", inX(["Egress"], to(y))),
+    one("ingress from a service", ...shop("y", ["b"], [TCP80]), inX(["Ingress"], from(y))),
     one(
-      "a global policy denies one",
+      "ingress from a service, UDP",
+      ...shop("y", ["a", "b"], [TCP80]),
+      inX(["Ingress"], from(y, { protocol: "UDP" })),
+    ),
+    one(
+      "a global policy denies a service",
       ...shop("y", ["b"], [TCP80]),
       globalPolicy("p", {
         selector: "has(pod)",
@@ -63,7 +70,7 @@ export function serviceCases(addressOf: AddressOf): readonly Case[] {
       }),
     ),
     changing(
-      "endpoints change, then go",
+      "endpoints change, then are deleted",
       { apply: [...shop("y", ["a"], [TCP80]), inX(["Egress"], to(y))] },
       { apply: slices("y", ["b", "c"], [TCP80]) },
       { remove: slices("y", ["b", "c"], [TCP80]) },

@@ -23,14 +23,14 @@ const SCENARIO = `
 set -eu
 work=$1; shift
 for folder in /var/lib/cni /var/lib/containers /etc/cni; do mkdir -p $folder; mount -t tmpfs podman-test $folder; done
-echo 1 > /proc/sys/net/ipv6/conf/all/forwarding # what the node agent does on a real host
-umount /sys/fs/cgroup/unified 2>/dev/null || true # crun refuses two kinds of control groups side by side
+echo 1 > /proc/sys/net/ipv6/conf/all/forwarding # like the node agent on a real host
+umount /sys/fs/cgroup/unified 2>/dev/null || true # crun does not support cgroup v1 and v2 at the same time
 for name in one two; do
   root=$work/$name; mkdir -p $root/bin $root/etc $root/proc $root/sys $root/dev $root/tmp $root/run
   cp "$(command -v busybox)" $root/bin/busybox
   for applet in sh httpd wget ip; do ln -s busybox $root/bin/$applet; done
 done
-podman="podman --root $work/storage --runroot $work/runroot --tmpdir $work/tmp --storage-driver vfs --runtime crun" # runc wants control groups
+podman="podman --root $work/storage --runroot $work/runroot --tmpdir $work/tmp --storage-driver vfs --runtime crun" # runc requires control groups
 trap '$podman rm --force --time 0 one two >/dev/null 2>&1 || true' EXIT
 for name in one two; do
   $podman run --detach --name $name --network net1 --cgroups=disabled --ulimit nofile=1024:1024 --ulimit nproc=1024:1024 --security-opt seccomp=unconfined \\
@@ -40,7 +40,7 @@ address() { $podman exec $1 ip -o $2 addr show dev eth0 scope global | while rea
 fetch() { timeout 10 $podman exec $1 wget -q -O - "http://$2/" || echo unreachable; }
 one4=$(address one -4); two4=$(address two -4); one6=$(address one -6); two6=$(address two -6)
 echo "addresses: $one4 $two4 $one6 $two6"
-echo "told: $($podman inspect one --format '{{(index .NetworkSettings.Networks "net1").IPAddress}}')"
+echo "address in podman: $($podman inspect one --format '{{(index .NetworkSettings.Networks "net1").IPAddress}}')"
 echo "one to two: $(fetch one $two4)"
 echo "two to one: $(fetch two $one4)"
 echo "one to two by IPv6: $(fetch one "[$two6]")"
@@ -85,14 +85,14 @@ async function runContainers(host: CniHost, conf: Record<string, unknown>): Prom
   );
   const child = host.start("sh", ["-c", SCENARIO, "sh", host.folder], { CONTAINERS_CONF: settings });
   const { code, stdout, stderr } = await collect(child);
-  const said = new Map(stdout.split("\n").map((line) => line.split(": ", 2) as [string, string]));
+  const output = new Map(stdout.split("\n").map((line) => line.split(": ", 2) as [string, string]));
   expect([code, code === 0 ? "" : stderr]).toEqual([0, ""]);
-  const [one4] = said.get("addresses")?.split(" ") ?? [];
-  expect(said.get("told")).toBe(one4);
-  expect(said.get("one to two")).toBe("I am two");
-  expect(said.get("two to one")).toBe("I am one");
-  expect(said.get("one to two by IPv6")).toBe("I am two");
-  expect(said.get("two to one by IPv6")).toBe("I am one");
+  const [one4] = output.get("addresses")?.split(" ") ?? [];
+  expect(output.get("address in podman")).toBe(one4);
+  expect(output.get("one to two")).toBe("I am two");
+  expect(output.get("two to one")).toBe("I am one");
+  expect(output.get("one to two by IPv6")).toBe("I am two");
+  expect(output.get("two to one by IPv6")).toBe("I am one");
   expect(host.workloadLinks()).toEqual([]);
   expect(await host.allocations()).toEqual([]);
   expect((await host.all("WorkloadEndpoint")).size).toBe(0);

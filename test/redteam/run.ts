@@ -4,7 +4,7 @@ import { PacketProber } from "../../src/kernel/index.ts";
 import type { LabPod } from "../../src/lab/folder.ts";
 import type { Lab } from "../../src/lab/lab.ts";
 import { type IpAddress, parseAddress } from "../../src/lib/ip/ip.ts";
-import { type Pair, type Sighting, Watch } from "../chaos/watch.ts";
+import { type Pair, type Violation, Watch } from "../chaos/watch.ts";
 import { Pings } from "../functional/lab/pings.ts";
 import { addressOf, DATABASE_PORT, inFabric, NEIGHBOUR, nodeAddress, openScene, TENANT } from "./scene.ts";
 import { ATTACKS, type Attempt, type WorkerOptions } from "./worker.ts";
@@ -40,7 +40,7 @@ export async function attack(lab: Lab, options: { readonly seed: number; readonl
   for (const target of open.targets.values())
     for (const port of [DATABASE_PORT, 81]) prober.listen(target, "tcp", port);
   await using watch = new Watch(prober, pairsOf(lab, pods, open.targets));
-  await watch.untilWhole("before the first attack", SETTLED_MS);
+  await watch.waitUntilCorrect("before the first attack", SETTLED_MS);
   const isClient = ({ namespace, labels }: LabPod) => namespace === NEIGHBOUR && labels["role"] === "client";
   await using pings = new Pings(lab, { from: pods.filter(isClient), to: databaseOf(pods) });
   await pings.more(20);
@@ -57,10 +57,10 @@ export async function attack(lab: Lab, options: { readonly seed: number; readonl
       }),
     ),
   );
-  await watch.untilWhole("after the last attack", SETTLED_MS);
+  await watch.waitUntilCorrect("after the last attack", SETTLED_MS);
   await pings.more(20);
   const seen = watch.take();
-  const shown = ({ at, pair: { from, to, request } }: Sighting) =>
+  const shown = ({ at, pair: { from, to, request } }: Violation) =>
     `${from.name} to ${to.name} ${request.to} port ${request.port}, ${Math.round(at - began)} ms after the start`;
   const attempts = results.flat();
   return {

@@ -1,4 +1,4 @@
-// A certificate authority for one test: makes server and client certificates with the openssl tool.
+// Creates a certificate authority and certificates for one test, with openssl.
 import { execFileSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";

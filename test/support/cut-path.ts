@@ -1,16 +1,16 @@
-// A network path that a test can cut: nft rules in a namespace drop the packets to and from servers. The servers keep
+// Provides a network path that a test can cut: nft rules in a namespace drop packets to and from servers. The servers keep
 // running and no reset is sent, as when a link, a firewall or a load balancer loses packets.
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { createNamedNamespace, deleteNamedNamespace, NetworkNamespace, openRtnetlink } from "../../src/kernel/index.ts";
 import { type Forwarder, forwardInto } from "./host-forwarder.ts";
 
-/** Else the tests that need a namespace are skipped. */
+/** Otherwise, tests that need a namespace are skipped. */
 export const canCutPaths = process.getuid?.() === 0;
 
 /** Drops packets between clients and servers in one namespace. */
 export class PacketDrop {
-  /** @param namespace its name */
+  /** @param namespace name of the namespace */
   constructor(readonly namespace: string) {
     this.#nft("add table inet cut; add chain inet cut input { type filter hook input priority 0; }");
   }
@@ -23,7 +23,7 @@ export class PacketDrop {
   /** Drops the packets of the connections that exist now. New connections work. */
   cutExisting(serverPorts: readonly number[]): void {
     const clientPorts = this.connections(serverPorts).map(({ clientPort }) => clientPort);
-    if (clientPorts.length === 0) throw new Error("there is no connection to cut");
+    if (clientPorts.length === 0) throw new Error("no connection to cut");
     this.#drop(clientPorts);
   }
 
@@ -32,7 +32,7 @@ export class PacketDrop {
     this.#nft("flush chain inet cut input");
   }
 
-  /** The connections from clients to the servers, and how long ago each received something. */
+  /** Connections from clients to the servers, with the time since each received data. */
   connections(serverPorts: readonly number[]): { readonly clientPort: number; readonly idleMs: number }[] {
     return this.run("ss", ["-tnHiO", "state", "established"])
       .split("\n")
@@ -43,7 +43,7 @@ export class PacketDrop {
       });
   }
 
-  /** The output of a command that runs inside. */
+  /** Runs a command in the namespace and returns its output. */
   run(command: string, args: readonly string[]): string {
     const words = ["netns", "exec", this.namespace, command, ...args];
     return execFileSync("ip", words, { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] });
@@ -61,7 +61,7 @@ export class PacketDrop {
 
 const portOf = (address: string): number => Number(address.slice(address.lastIndexOf(":") + 1));
 
-/** A namespace whose programs reach servers outside of it through relays. */
+/** A namespace whose programs connect to outside servers through relays. */
 export class CutPath implements Disposable {
   readonly namespace = `cut-${randomBytes(3).toString("hex")}`;
   readonly #handle: NetworkNamespace;
@@ -76,12 +76,12 @@ export class CutPath implements Disposable {
     this.#packets = new PacketDrop(this.namespace);
   }
 
-  /** The words before a command that is to run inside. */
+  /** Prefix of a command that runs in the namespace. */
   get within(): readonly string[] {
     return ["ip", "netns", "exec", this.namespace];
   }
 
-  /** Makes a server outside reachable inside; returns its URL there. */
+  /** Makes an outside server reachable in the namespace. Returns its URL there. */
   relayTo(serverUrl: string): string {
     const relay = forwardInto({ handle: this.#handle }, serverUrl);
     this.#relays.push(relay);
@@ -103,7 +103,7 @@ export class CutPath implements Disposable {
     this.#packets.open();
   }
 
-  /** The status and body of a page that a program inside serves. */
+  /** Returns status and body of a page that a program in the namespace serves. */
   page(url: string): { readonly status: number; readonly body: string } {
     const text = this.#packets.run("curl", ["-s", "-m", "5", "-w", "\n%{http_code}", url]);
     const end = text.lastIndexOf("\n");

@@ -1,4 +1,4 @@
-// A real etcd for one test, alone on its ports and its folder, with TLS and client certificates when asked.
+// Runs a real etcd for one test, with its own ports and folder, and optionally with TLS and client certificates.
 import { type ChildProcess, spawn } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,16 +10,16 @@ import { freePorts } from "./free-port.ts";
 export interface EtcdServerOptions {
   readonly tls?: boolean;
   readonly flags?: readonly string[];
-  /** A write is answered when it is on the disk; tests have no use for that. */
+  /** Syncs each write to disk, which most tests do not need. */
   readonly waitsForDisk?: boolean;
-  /** Show this instead of a certificate that fits. */
+  /** Replaces the valid server certificate. */
   readonly serverCertificate?: { readonly certificate: Certificate; readonly authority: TestAuthority };
 }
 
 export class EtcdServer implements AsyncDisposable {
   readonly url: string;
   readonly folder: string;
-  /** What a client of ours needs to reach it. */
+  /** Client configuration. */
   readonly config: EtcdConfig;
   readonly authority: TestAuthority | undefined;
   readonly #arguments: readonly string[];
@@ -60,7 +60,7 @@ export class EtcdServer implements AsyncDisposable {
     return this.#process?.pid ?? 0;
   }
 
-  /** Starts it, again after `kill`, and waits until it answers. */
+  /** Starts etcd, also after `kill`, and waits until it responds. */
   async run(): Promise<void> {
     const child = spawn("etcd", this.#arguments, { stdio: ["ignore", "ignore", "pipe"] });
     this.#process = child;
@@ -89,7 +89,7 @@ export class EtcdServer implements AsyncDisposable {
     this.#process?.kill("SIGCONT");
   }
 
-  /** Runs etcdctl against it and gives its output. */
+  /** Runs etcdctl and returns its output. */
   etcdctl(...args: readonly string[]): string {
     const tls = this.config.tls;
     const file = (source: unknown) => (source as { file: string }).file;
@@ -112,7 +112,7 @@ export class EtcdServer implements AsyncDisposable {
     try {
       const tls = this.config.tls;
       const file = (source: unknown) => Bun.file((source as { file: string }).file);
-      const checkServerIdentity = () => undefined; // it may be one that does not fit
+      const checkServerIdentity = () => undefined; // the certificate may be invalid on purpose
       const security = tls && {
         tls: { ca: file(tls.ca), cert: file(tls.cert), key: file(tls.key), checkServerIdentity },
       };

@@ -1,5 +1,5 @@
-// A node agent of its own for one test: a process over an embedded datastore that the test writes to, with an external
-// dataplane driver that keeps every frame. No root, no network beyond loopback.
+// Runs Felix as a process for one test, with an SQLite datastore that the test writes to, and an external dataplane driver that
+// records all frames. Needs no root and only the loopback network.
 import { type ChildProcess, spawn } from "node:child_process";
 import { chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -19,7 +19,7 @@ export class FelixProcess implements AsyncDisposable {
   readonly healthPort: number;
   #child: ChildProcess | undefined;
   #exit: Promise<number | null> = Promise.resolve(null);
-  /** Both outputs as they came, and the standard output alone. */
+  /** Combined standard output and standard error, and standard output alone. */
   output = "";
   printed = "";
 
@@ -30,8 +30,8 @@ export class FelixProcess implements AsyncDisposable {
   }
 
   /**
-   * A cluster that is ready, with one node (which Kubernetes must have already).
-   * @param config another datastore than one of its own; `start` then needs its settings
+   * Creates a ready cluster with one node. With Kubernetes, the node must exist.
+   * @param config replaces the SQLite datastore; `start` then needs its settings
    */
   static async prepare(config?: DatastoreConfig): Promise<FelixProcess> {
     const folder = mkdtempSync(join(tmpdir(), "felix-process-"));
@@ -62,7 +62,7 @@ export class FelixProcess implements AsyncDisposable {
     await this.#store.delete({ type: "resource", kind, name, namespace });
   }
 
-  /** @param within a command that runs the one behind it, such as in a namespace */
+  /** @param within a prefix that runs the command, such as in a namespace */
   start(
     env: Readonly<Record<string, string>> = {},
     args: readonly string[] = [],
@@ -111,12 +111,12 @@ export class FelixProcess implements AsyncDisposable {
   signal(name: NodeJS.Signals): void {
     this.#child?.kill(name);
   }
-  /** The exit code, once there is one. */
+  /** Waits for the exit code. */
   exit(): Promise<number | null> {
     return this.#exit;
   }
 
-  /** The status of a probe; 0 when nobody answers. */
+  /** The HTTP status of a probe; 0 if there is no response. */
   async probe(path: "liveness" | "readiness"): Promise<number> {
     try {
       return (await fetch(`http://127.0.0.1:${this.healthPort}/${path}`)).status;
@@ -127,12 +127,12 @@ export class FelixProcess implements AsyncDisposable {
 
   async untilReady(): Promise<void> {
     await eventually(async () => {
-      if (!this.isRunning) throw new Error(`the agent ended:\n${this.output}`);
+      if (!this.isRunning) throw new Error(`the agent exited:\n${this.output}`);
       return (await this.probe("readiness")) === 200;
     });
   }
 
-  /** The tags of the messages the driver got, with their sequence numbers. */
+  /** Tags and sequence numbers of the messages that the driver received. */
   messages(): { readonly tag: number; readonly sequence: number; readonly body: string }[] {
     const file = join(this.folder, "stream");
     const bytes = existsSync(file) ? readFileSync(file) : Buffer.alloc(0);
@@ -155,5 +155,5 @@ export class FelixProcess implements AsyncDisposable {
   }
 }
 
-/** Starts the program as the executable would. */
+/** Starts a program like the executable does. */
 const ENTRY_RUNNER = join(import.meta.dir, "run-program.ts");

@@ -1,4 +1,4 @@
-// Fills the kernel's connection table, as a workload does that opens many connections.
+// Fills the kernel's connection table, like a workload that opens many connections.
 import { NetworkNamespace } from "../../src/kernel/index.ts";
 import { NETLINK_NETFILTER, NetlinkSocket } from "../../src/kernel/netlink/netlink-socket.ts";
 import { AF_INET } from "../../src/kernel/sys/sys.ts";

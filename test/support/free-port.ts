@@ -1,4 +1,4 @@
-// Ports for servers that a test starts: whatever the kernel gives just now, on loopback.
+// Finds free ports on loopback for servers of a test.
 import { createServer, type Server } from "node:net";
 
 export async function freePort(): Promise<number> {
@@ -6,7 +6,7 @@ export async function freePort(): Promise<number> {
   return port;
 }
 
-/** All are held until the last is known, so that none is given twice. */
+/** Keeps all ports open until the last one is found, so that they are distinct. */
 export async function freePorts(count: number): Promise<number[]> {
   const servers = await Promise.all(Array.from({ length: count }, listen));
   const ports = servers.map((server) => (server.address() as { readonly port: number }).port);

@@ -1,23 +1,23 @@
-// Lets programs inside a network namespace reach a server outside of it.
+// Forwards connections from a network namespace to a server outside of it.
 import { connect, type Socket } from "node:net";
 import type { NetworkNamespace } from "../../src/kernel/index.ts";
 
 export interface Forwarder extends Disposable {
-  /** The server's address as seen from inside. */
+  /** The server's URL inside the namespace. */
   readonly url: string;
   readonly port: number;
 }
 
-interface Line {
+interface Connection {
   to?: Socket;
-  /** What the inner socket has not taken yet; the server waits meanwhile. */
+  /** Data that the inner socket has not accepted yet; reading from the server is paused meanwhile. */
   rest: Buffer;
 }
 
 export function forwardInto(host: { readonly handle: NetworkNamespace }, serverUrl: string): Forwarder {
   const target = new URL(serverUrl);
   const listener = host.handle.run(() =>
-    Bun.listen<Line>({
+    Bun.listen<Connection>({
       hostname: "127.0.0.1",
       port: 0,
       data: { rest: Buffer.alloc(0) },
@@ -46,7 +46,7 @@ export function forwardInto(host: { readonly handle: NetworkNamespace }, serverU
   return { url: `${target.protocol}//127.0.0.1:${port}`, port, [Symbol.dispose]: () => void listener.stop(true) };
 }
 
-type Inner = Bun.Socket<Line>;
+type Inner = Bun.Socket<Connection>;
 
 /** A write may take a part only, and says how much. */
 function deliver(socket: Inner, chunk: Buffer): void {

@@ -1,6 +1,6 @@
 // Preloaded into a program (`bun --preload`), runs a timer every 10 ms. A request to the Unix socket TIMER_SOCKET returns how
 // long the event loop was blocked at most (the longest gap between two runs of the timer) and the CPU time of the process,
-// both since the request before.
+// both since the previous request.
 import { closeSync, openSync, readSync } from "node:fs";
 import { createServer } from "node:http";
 

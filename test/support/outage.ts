@@ -1,5 +1,5 @@
-// Node agents whose packets to the datastore, or to Typha, are dropped for a while, and how soon they are up to date
-// afterwards. The servers keep running throughout.
+// Drops the packets between node agents and the datastore or Typha for some time, and measures how soon the agents are up to
+// date afterwards. The servers keep running.
 import { randomBytes } from "node:crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -13,23 +13,23 @@ import { EtcdServer } from "./etcd-server.ts";
 import { FelixProcess } from "./felix-process.ts";
 import { freePort } from "./free-port.ts";
 
-/** An update is received at most so long after the path is open again. */
+/** Maximum time from the end of a cut until an update is received. */
 export const RECOVERY_MS = 20_000;
 const HOST_METADATA = 14;
-const METRICS_PORT = 9091; // of the test's own namespace
+const METRICS_PORT = 9091; // in the namespace of the test
 const SUPPORT = import.meta.dir;
 
 /** A running agent in a namespace whose path to the server can be cut. */
 export class AgentBehindPath implements AsyncDisposable {
   readonly #resources = new AsyncDisposableStack();
-  /** Of the nodes that this test adds: others may use the same cluster. */
+  /** Prefix of the nodes that this test adds, because other tests may use the same cluster. */
   readonly #prefix = `node-${randomBytes(3).toString("hex")}-`;
   #nodes = 0;
 
   private constructor(
     readonly felix: FelixProcess,
     readonly path: CutPath,
-    /** Writes to the datastore, past the path. */
+    /** Writes to the datastore directly, not through the path. */
     readonly putNode = (name: string, address: string) => felix.put("Node", name, { bgp: { ipv4Address: address } }),
   ) {
     this.#resources.use(path);
@@ -104,7 +104,7 @@ export class AgentBehindPath implements AsyncDisposable {
     );
   }
 
-  /** Number of this test's nodes that the dataplane driver was told of. */
+  /** Number of this test's nodes that the dataplane driver has received. */
   get nodesReceived(): number {
     const hosts = this.felix.messages().filter(({ tag }) => tag === HOST_METADATA);
     return hosts.filter(({ body }) => Buffer.from(body, "base64").includes(this.#prefix)).length;
@@ -114,7 +114,7 @@ export class AgentBehindPath implements AsyncDisposable {
     return this.path.page(`http://127.0.0.1:${this.felix.healthPort}/readiness`);
   }
 
-  /** The value of a metric; NaN if there is none. */
+  /** The value of a metric; NaN if it does not exist. */
   metric(name: string): number {
     const { body } = this.path.page(`http://127.0.0.1:${METRICS_PORT}/metrics`);
     return Number(new RegExp(`^${name} (\\S+)$`, "m").exec(body)?.[1]);

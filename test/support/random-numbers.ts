@@ -1,6 +1,6 @@
-// Pseudo-random numbers that are the same for the same seed on every machine (xorshift32).
+// Generates pseudo-random numbers that depend only on the seed (xorshift32).
 
-/** Returns a function that gives the next number below a limit. */
+/** Returns a function that returns the next number below a limit. */
 export function randomNumbers(seed: number): (below: number) => number {
   let state = seed >>> 0 || 1;
   return (below) => {

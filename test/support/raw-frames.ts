@@ -1,4 +1,4 @@
-// Frames as a process with CAP_NET_RAW sends them, and sockets that send them and see what arrives.
+// Builds raw frames, as a process with CAP_NET_RAW can send, and opens sockets that send and receive them.
 import { closeSync, openSync } from "node:fs";
 import type { ProbeTarget } from "../../src/kernel/index.ts";
 import * as sys from "../../src/kernel/sys/sys.ts";
@@ -40,7 +40,7 @@ abstract class NonceSocket implements Disposable {
     this.fd = fd;
     sys.setsockoptInt(fd, sys.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES);
   }
-  /** Of all packets since the last call. */
+  /** Returns the numbers of all packets since the last call. */
   take(): number[] {
     const seen: number[] = [];
     for (;;) {
@@ -55,7 +55,7 @@ abstract class NonceSocket implements Disposable {
   }
 }
 
-/** A packet socket on an interface: sends any frame, and sees everything that arrives there. */
+/** A packet socket on an interface: sends any frame, and receives all frames that arrive there. */
 export class FrameSocket extends NonceSocket {
   /** @param index of the interface; that of a pod is 2 if it has only lo and eth0 */
   constructor(target: ProbeTarget, index: number) {
@@ -79,7 +79,7 @@ export class FrameSocket extends NonceSocket {
   }
 }
 
-/** A raw IP socket: sees what the namespace itself receives, after its packet filter. */
+/** A raw IP socket: receives the packets that the namespace accepts after its packet filter. */
 export class ReceivedPackets extends NonceSocket {
   constructor(target: ProbeTarget, version: 4 | 6, protocol: number) {
     super(
@@ -191,7 +191,7 @@ function icmpv6(source: IpAddress, destination: IpAddress, message: Uint8Array):
   return ipv6(source, destination, IPPROTO_ICMPV6, body, 255);
 }
 
-/** An unsolicited neighbour advertisement that overrides what is known (RFC 4861, 4.4). */
+/** An unsolicited neighbour advertisement that overrides existing entries (RFC 4861, 4.4). */
 export function neighbourAdvertisement(
   source: IpAddress,
   destination: IpAddress,
@@ -234,7 +234,7 @@ export function withAckFlag(packet: Uint8Array): Uint8Array {
   const view = new DataView(bytes.buffer);
   const [flags, sum] = [view.getUint16(32), view.getUint16(36)];
   view.setUint16(32, (flags & ~0x3f) | 0x10);
-  // RFC 1624: the checksum of changed words follows from the old one.
+  // RFC 1624: incremental update of the checksum.
   let next = (~sum & 0xffff) + (~flags & 0xffff) + view.getUint16(32);
   while (next > 0xffff) next = (next & 0xffff) + (next >>> 16);
   view.setUint16(36, ~next & 0xffff);

@@ -1,5 +1,5 @@
-// A node agent in a network namespace whose event loop, CPU time and health port are watched, with one workload that a
-// policy selects. For tests and benchmarks of large objects.
+// Runs a node agent in a network namespace and measures its event loop, CPU time and health port, with one workload that a
+// policy selects. Used by tests and benchmarks of large objects.
 import { spawn } from "node:child_process";
 import { readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -77,12 +77,12 @@ export class TimedAgent implements AsyncDisposable {
     await this.putPolicy("block-feed", { selector: "feed == 'threats'" });
   }
 
-  /** Starts the agent, or starts it again after `stop`, and waits for its first round. */
+  /** Starts the agent, also after `stop`, and waits for its first apply. */
   async run(): Promise<void> {
     const felix = this.#felix;
     const printedBefore = felix.output.length;
     rmSync(this.#socket, { force: true });
-    // Mounts of its own: `/var/lib/calico` of the host stays as it is.
+    // In a mount namespace, so that `/var/lib/calico` of the host is not changed.
     const within = ["ip", "netns", "exec", this.#space.name, "sh", "-c", 'mount -t tmpfs calico /var/lib && exec "$@"'];
     felix.start(
       {
@@ -99,7 +99,7 @@ export class TimedAgent implements AsyncDisposable {
     );
     this.#stopProbes = [this.#startProbes("liveness")];
     await eventually(() => {
-      if (!felix.isRunning) throw new Error(`the agent ended:\n${felix.output}`);
+      if (!felix.isRunning) throw new Error(`the agent exited:\n${felix.output}`);
       return felix.output.includes("first round applied", printedBefore);
     }, START_WITHIN_MS);
     this.#stopProbes.push(this.#startProbes("readiness"));
@@ -158,7 +158,7 @@ export class TimedAgent implements AsyncDisposable {
     state.last = state.first;
     await write();
     await eventually(() => {
-      if (!this.#felix.isRunning) throw new Error(`the agent ended:\n${this.#felix.output}`);
+      if (!this.#felix.isRunning) throw new Error(`the agent exited:\n${this.#felix.output}`);
       return this.#mode === "iptables" ? this.#isIpsetComplete(entries, state) : this.#isNftablesSettled(state);
     }, 120_000);
     await eventually(() => this.#probeTimesMs.length > 0);
@@ -169,7 +169,7 @@ export class TimedAgent implements AsyncDisposable {
     };
   }
 
-  /** Runs `write` and waits until the agent and the programs that it starts do nothing more. */
+  /** Runs `write` and waits until the agent and its child processes are idle. */
   async measureUntilIdle(write: () => Promise<unknown>, withinMs = 300_000): Promise<Measured> {
     if (this.#felix.isRunning) await this.#timings();
     this.#probeTimesMs = [];
@@ -179,7 +179,7 @@ export class TimedAgent implements AsyncDisposable {
     await write();
     const writtenAtMs = performance.now();
     await eventually(() => {
-      if (!this.#felix.isRunning) throw new Error(`the agent ended:\n${this.#felix.output.slice(-5000)}`);
+      if (!this.#felix.isRunning) throw new Error(`the agent exited:\n${this.#felix.output.slice(-5000)}`);
       const sample = { atMs: performance.now(), cpuMs: this.#cpuMs() };
       const before = samples.findLast(({ atMs }) => atMs <= sample.atMs - IDLE_WINDOW_MS);
       samples.push(sample);
@@ -195,7 +195,7 @@ export class TimedAgent implements AsyncDisposable {
     };
   }
 
-  /** CPU time of the agent, of its children and of those of them that have ended. */
+  /** CPU time of the agent and its children, including children that have exited. */
   #cpuMs(): number {
     const { pid } = this.#felix;
     const ids = readdirSync("/proc").filter((name) => /^\d+$/.test(name));
@@ -211,7 +211,7 @@ export class TimedAgent implements AsyncDisposable {
     const generation = this.#nft.generation();
     if (generation !== state.last) state.changedAtMs = performance.now();
     state.last = generation;
-    return generation !== state.first && performance.now() - state.changedAtMs > SETTLED_MS;
+    return generation !== state.first && performance.now() - state.changedAtMs > STABLE_MS;
   }
 
   #isIpsetComplete(entries: number, state: { changedAtMs: number }): boolean {
@@ -267,7 +267,7 @@ export class TimedAgent implements AsyncDisposable {
 }
 
 /** Without a further transaction for this long, all of a change is in the kernel. */
-const SETTLED_MS = 400;
+const STABLE_MS = 400;
 const PROBE_TIMEOUT_S = 3;
 const START_WITHIN_MS = 300_000;
 /** The agent is idle if it used less than this share of one CPU for this long. */
@@ -277,7 +277,7 @@ const IDLE_SHARE = 0.1;
 const RECEIVED_AFTER_MS = 1000;
 const TICK_MS = 10; // USER_HZ
 
-/** CPU time of a process and of its ended children, in ticks (proc_pid_stat(5)). */
+/** CPU time of a process and of its exited children, in ticks (proc_pid_stat(5)). */
 function readStat(id: string): { readonly parent: number; readonly own: number; readonly ended: number } {
   try {
     const stat = readFileSync(`/proc/${id}/stat`, "utf8");
@@ -290,7 +290,7 @@ function readStat(id: string): { readonly parent: number; readonly own: number; 
     );
     return { parent, own: user + system, ended: endedUser + endedSystem };
   } catch {
-    return { parent: 0, own: 0, ended: 0 }; // it has ended
+    return { parent: 0, own: 0, ended: 0 }; // it has exited
   }
 }
 

@@ -1,8 +1,8 @@
-// The archive a kernel unpacks at boot. https://docs.kernel.org/driver-api/early-userspace/buffer-format.html
+// Writes the archive that a kernel unpacks at boot. https://docs.kernel.org/driver-api/early-userspace/buffer-format.html
 
 export interface CpioEntry {
   readonly path: string;
-  /** A folder without. */
+  /** Absent for a folder. */
   readonly content?: Uint8Array | string;
   readonly isExecutable?: boolean;
 }

@@ -1,7 +1,7 @@
-// A virtual machine for what the machine at hand may lack: Debian's kernel, and the machine's own files, read-only,
-// under a layer in memory. Software emulation, no disk, no network, nothing is installed in it or left behind.
+// Boots a virtual machine with Debian's kernel and the machine's own files, read-only below an overlay in memory. It is emulated
+// in software, without disk and network; nothing is installed or remains afterwards.
 //
-//   initramfs: busybox, the modules that reach the files ─► 9p / ─► overlay ─► systemd ─► one service, then power off
+//   initramfs: busybox, modules for 9p and overlay ─► 9p / ─► overlay ─► systemd ─► one service, then power off
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { basename, join } from "node:path";
@@ -10,31 +10,31 @@ import { cpioArchive, type CpioEntry } from "./cpio.ts";
 export interface Kernel {
   readonly version: string;
   readonly image: string;
-  /** Folder that holds lib/modules. */
+  /** Folder that contains lib/modules. */
   readonly root: string;
 }
 
-/** What reaches the files: in dependency order once resolved. */
+/** Modules needed to mount the machine's files. */
 const BOOT_MODULES = ["virtio_pci", "9pnet_virtio", "9p", "overlay"];
 
-/** Debian's current kernel package, unpacked; nothing is installed. */
+/** Downloads and unpacks Debian's current kernel package, without installing it. */
 export function fetchKernel(cache: string): Kernel {
   const found = readKernel(cache);
   if (found !== undefined) return found;
   mkdirSync(cache, { recursive: true });
   const depends = run("apt-cache", ["depends", "linux-image-amd64"], cache);
   const name = /Depends: (linux-image-\S+)/.exec(depends)?.[1];
-  if (name === undefined) throw new Error("linux-image-amd64 depends on no kernel package; run apt-get update");
+  if (name === undefined) throw new Error("no kernel package found for linux-image-amd64; run apt-get update");
   run("apt-get", ["download", "-q", name], cache);
   const file = readdirSync(cache).find((entry) => entry.startsWith(`${name}_`) && entry.endsWith(".deb"));
-  if (file === undefined) throw new Error(`apt-get download ${name} left no package`);
+  if (file === undefined) throw new Error(`apt-get download ${name} did not download a package`);
   run("dpkg-deb", ["-x", file, "."], cache);
   const version = name.slice("linux-image-".length);
-  // Debian 13 and later keep everything under /usr.
+  // In Debian 13 and later, all files are below /usr.
   const root = existsSync(join(cache, "lib/modules")) ? cache : join(cache, "usr");
   run("depmod", ["-b", root, version], cache);
   const kernel = readKernel(cache);
-  if (kernel === undefined) throw new Error(`${file} holds no kernel`);
+  if (kernel === undefined) throw new Error(`${file} contains no kernel`);
   return kernel;
 }
 
@@ -49,7 +49,7 @@ function readKernel(cache: string): Kernel | undefined {
   return undefined;
 }
 
-/** The words after `9p` in the kernel's own list, dependencies first. */
+/** Paths of the boot modules and their dependencies, in load order. */
 function moduleFiles({ root, version }: Kernel): string[] {
   const folder = join(root, "lib/modules", version);
   const lines = readFileSync(join(folder, "modules.dep"), "utf8").split("\n");
@@ -62,13 +62,13 @@ function moduleFiles({ root, version }: Kernel): string[] {
   };
   for (const name of BOOT_MODULES) {
     const path = [...dependencies.keys()].find((candidate) => basename(candidate).split(".")[0] === name);
-    if (path !== undefined) add(path); // else it is built in
+    if (path !== undefined) add(path); // otherwise built into the kernel
   }
   return order.map((path) => join(folder, path));
 }
 
-/** What a system does on its first boot, for hardware we do not have. */
-const UNWANTED = [
+/** Units that are not needed in the virtual machine. */
+const MASKED_UNITS = [
   ...["apparmor", "ldconfig", "systemd-binfmt", "systemd-firstboot", "systemd-hwdb-update", "systemd-modules-load"],
   ...["systemd-journal-catalog-update", "systemd-journal-flush", "systemd-machine-id-commit", "systemd-networkd"],
   ...["systemd-pstore", "systemd-random-seed", "systemd-resolved", "systemd-sysctl", "systemd-sysusers"],
@@ -76,7 +76,7 @@ const UNWANTED = [
   ...["systemd-update-done", "systemd-update-utmp", "systemd-remount-fs"],
 ];
 
-/** The checkout may lie below /tmp, which is the guest's own. */
+/** The checkout is mounted separately, because it may be below /tmp, which is empty in the guest. */
 const INIT = (modules: readonly string[], kernel: Kernel, folder: string) => `#!/bin/busybox sh
 b=/bin/busybox
 $b mount -t proc proc /proc; $b mount -t sysfs sys /sys; $b mount -t devtmpfs dev /dev
@@ -92,14 +92,14 @@ $b mkdir -p /system/lib/modules /system/run/systemd/system
 $b mount --bind /system${quote(join(kernel.root, "lib/modules"))} /system/lib/modules
 $b cp /vm-test.service /system/run/systemd/system/; $b cp /vm-test.sh /system/run/
 $b rm -f /system/etc/fstab /system/.dockerenv; echo vm-$($b date +%s) | $b md5sum | $b cut -c1-32 > /system/etc/machine-id
-for unit in ${UNWANTED.join(" ")}; do
+for unit in ${MASKED_UNITS.join(" ")}; do
   $b ln -s /dev/null /system/run/systemd/system/$unit.service
 done
 exec $b switch_root /system /lib/systemd/systemd
 `;
 
 const SERVICE = `[Unit]
-Description=What the virtual machine is for
+Description=Tests of the virtual machine
 [Service]
 Type=oneshot
 TimeoutStartSec=infinity
@@ -124,7 +124,7 @@ const quote = (word: string): string => `'${word.replaceAll("'", "'\\''")}'`;
 
 export interface BootOptions {
   readonly kernel: Kernel;
-  /** Runs in \`folder\`, as root, with everything the machine has installed. */
+  /** Runs in \`folder\`, as root, with all programs of the machine. */
   readonly command: readonly string[];
   readonly folder: string;
   readonly memoryMb: number;
@@ -132,7 +132,7 @@ export interface BootOptions {
   readonly onOutput: (text: string) => void;
 }
 
-/** @returns the command's exit code; 255 when the machine did not come that far */
+/** @returns the command's exit code; 255 if the command did not finish */
 export function boot(options: BootOptions, scratch: string): Promise<number> {
   const { kernel, command, folder, onOutput } = options;
   const files = moduleFiles(kernel);
@@ -171,7 +171,7 @@ export function boot(options: BootOptions, scratch: string): Promise<number> {
   child.stdout.on("data", take);
   child.stderr.on("data", take);
   const timer = setTimeout(() => {
-    onOutput(`\nvm: not done after ${options.limitMs / 1000} s; stopped\n`);
+    onOutput(`\nvm: timed out after ${options.limitMs / 1000} s\n`);
     child.kill("SIGKILL");
   }, options.limitMs);
   return new Promise((resolve, reject) => {

@@ -1,5 +1,5 @@
 // Runs test/vm/guest in a virtual machine with Debian's kernel: WireGuard, IPIP, IPVS, flow offload and systemd, which the machine
-// at hand may not have. Prints what ran and ends with `N passed, N failed`.
+// may lack. Prints the output of the tests, and `N passed, N failed` at the end.
 //
 //   bun test/vm/run.ts [test name pattern]
 import { spawnSync } from "node:child_process";
@@ -12,7 +12,7 @@ const root = join(import.meta.dir, "../..");
 const LIMIT_MS = 90 * 60_000;
 const MEMORY_MB = 3072;
 
-/** Only this needs them, so only this installs them. */
+/** Installed here, because only these tests need them. */
 const NEEDED: Readonly<Record<string, string>> = {
   "qemu-system-x86": "/usr/bin/qemu-system-x86_64",
   "busybox-static": "/bin/busybox",
@@ -35,7 +35,7 @@ if (missing.length > 0) {
   }
 }
 if (!existsSync(join(root, "dist/calico-node"))) {
-  console.error("vm: nothing is built; make build");
+  console.error("vm: nothing is built; run make build");
   process.exit(1);
 }
 

@@ -13,15 +13,18 @@ afterEach(() => {
   rmSync(join(folder, "ctl"), { force: true });
 });
 
-/** Sends a greeting, then for each line the result of `answer`; sends nothing if that is undefined. */
-function listen(answer: (command: string) => string | undefined, hello = "0001 BIRD 2.0.12 ready.\n"): Promise<string> {
+/** Sends a greeting, then for each line the result of `reply`; sends nothing if that is undefined. */
+function listen(
+  reply: (command: string) => string | undefined,
+  greeting = "0001 BIRD 2.0.12 ready.\n",
+): Promise<string> {
   const path = join(folder, "ctl");
   return new Promise((resolve) => {
     const server = createServer((socket) => {
       socket.on("error", () => {});
-      socket.write(hello);
+      socket.write(greeting);
       socket.on("data", (data) => {
-        const text = answer(data.toString().trim());
+        const text = reply(data.toString().trim());
         // in pieces, like a real socket
         for (const piece of text?.match(/[\s\S]{1,7}/g) ?? []) socket.write(piece);
       });
@@ -41,7 +44,7 @@ describe("NB-140 BIRD's control socket", () => {
       { code: 0, text: "end" },
     ]);
     const both = await Promise.all(
-      [control.request("a"), control.request("b")].map((answer) => answer.then(([first]) => first?.text)),
+      [control.request("a"), control.request("b")].map((lines) => lines.then(([first]) => first?.text)),
     );
     expect(both[0]).toContain("a");
   });

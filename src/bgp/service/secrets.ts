@@ -46,13 +46,13 @@ export class KubernetesSecrets implements PasswordSource {
   }
 
   async watch(refs: readonly SecretRef[]): Promise<void> {
-    const wanted = new Set(refs.map(({ name }) => name));
+    const names = new Set(refs.map(({ name }) => name));
     for (const [name, { abort }] of this.#watched) {
-      if (wanted.has(name)) continue;
+      if (names.has(name)) continue;
       abort.abort();
       this.#watched.delete(name);
     }
-    const started = [...wanted].filter((name) => !this.#watched.has(name)).map((name) => this.#start(name));
+    const started = [...names].filter((name) => !this.#watched.has(name)).map((name) => this.#start(name));
     if (started.length === 0) return;
     await Promise.race([Promise.all(started), Bun.sleep(FIRST_READ_MS)]);
   }

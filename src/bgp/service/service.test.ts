@@ -107,11 +107,11 @@ describe("the service", () => {
     await datastore.apply(resource("IPPool", "p", { cidr: "192.168.0.0/16" }) as never);
     const running = run();
     await until(() => true);
-    const seen: { readonly isTold: boolean; readonly isWithheld: boolean }[] = [];
+    const seen: { readonly isBlockAnnounced: boolean; readonly areAddressesRejected: boolean }[] = [];
     birds[4].reload = async () => {
       const text = read("bird.cfg");
-      const isWithheld = text.includes("if (net ~ 192.168.7.0/26) then");
-      seen.push({ isTold: text.includes("route 192.168.7.0/26 blackhole;"), isWithheld });
+      const areAddressesRejected = text.includes("if (net ~ 192.168.7.0/26) then");
+      seen.push({ isBlockAnnounced: text.includes("route 192.168.7.0/26 blackhole;"), areAddressesRejected });
       return "reconfigured";
     };
     const cidr = parseCidr("192.168.7.0/26");
@@ -123,10 +123,10 @@ describe("the service", () => {
     await datastore.delete(key);
     await until(({ staticBlackholes }) => staticBlackholes.length === 0);
     expect(seen).toEqual([
-      { isTold: true, isWithheld: false },
-      { isTold: true, isWithheld: true },
-      { isTold: true, isWithheld: false },
-      { isTold: false, isWithheld: false },
+      { isBlockAnnounced: true, areAddressesRejected: false },
+      { isBlockAnnounced: true, areAddressesRejected: true },
+      { isBlockAnnounced: true, areAddressesRejected: false },
+      { isBlockAnnounced: false, areAddressesRejected: false },
     ]);
     expect(birds[6].reloads).toBe(1); // no block of that family
     abort.abort();

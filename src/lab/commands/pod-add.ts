@@ -13,19 +13,19 @@ export async function run({ flags, args }: LabCall<typeof podAddGrammar>): Promi
   const name = requestedLab(flags);
   using _ = await lockExisting(name);
   const lab = Lab.open(name);
-  const wanted = {
+  const requested = {
     ...parsePodName(args.POD),
     node: flags.node ?? leastLoaded(lab),
     labels: parseLabels(flags.labels ?? ""),
   };
-  lab.host(wanted.node);
-  addPods(lab, [wanted]);
-  const added = lab.pod(`${wanted.namespace}/${wanted.name}`);
+  lab.host(requested.node);
+  addPods(lab, [requested]);
+  const added = lab.pod(`${requested.namespace}/${requested.name}`);
   if (flags.node !== undefined && added.node !== flags.node)
     throw new InvalidRequest(
       `pod ${podTitle(added)} already exists on ${added.node}; delete it first with calico lab pod del`,
     );
-  const differs = Object.entries(wanted.labels).some(([key, value]) => added.labels[key] !== value);
+  const differs = Object.entries(requested.labels).some(([key, value]) => added.labels[key] !== value);
   if (differs)
     throw new InvalidRequest(
       `pod ${podTitle(added)} already exists with labels ${labelText(added.labels) || "none"}; delete it first with calico lab pod del`,

@@ -36,15 +36,15 @@ export function labPod({ metadata, spec, status }: PodObject): LabPod | undefine
 }
 
 /** Creates missing pods, and waits until all are ready. */
-export function addClusterPods(cluster: KubernetesCluster, wanted: readonly NewPod[]): void {
-  const namespaces = [...new Set(wanted.map(({ namespace }) => namespace))];
+export function addClusterPods(cluster: KubernetesCluster, pods: readonly NewPod[]): void {
+  const namespaces = [...new Set(pods.map(({ namespace }) => namespace))];
   const items = [
     ...namespaces.map((name) => ({ apiVersion: "v1", kind: "Namespace", metadata: { name } })),
-    ...wanted.map(podObject),
+    ...pods.map(podObject),
   ];
   cluster.kubectl(["apply", "--filename=-"], JSON.stringify({ apiVersion: "v1", kind: "List", items }));
   for (const namespace of namespaces) {
-    const names = wanted.filter((pod) => pod.namespace === namespace).map(({ name }) => `pod/${name}`);
+    const names = pods.filter((pod) => pod.namespace === namespace).map(({ name }) => `pod/${name}`);
     const wait = ["wait", `--namespace=${namespace}`, "--for=condition=Ready", `--timeout=${READY_WITHIN}`];
     cluster.kubectl([...wait, ...names]);
   }

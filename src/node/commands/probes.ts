@@ -167,7 +167,7 @@ async function pendingPeers(
     .map(({ neighbor, name }) => neighbor ?? name);
 }
 
-/** BIRD prints local time, in the format that the configuration selects (`timeformat`). */
+/** Parses a time that BIRD printed, which is local time. */
 function birdTimeMs(text: string): number | undefined {
   const time = Date.parse(text.trim().replace(" ", "T"));
   return Number.isNaN(time) ? undefined : time;

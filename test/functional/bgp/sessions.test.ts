@@ -101,11 +101,11 @@ test.concurrent("NB-107 NB-116 of the addresses inside a block, only migrating o
   net.ip("n1", "route add 192.168.1.2/32 dev cali1 scope link proto 80 metric 1024"); // as written by Felix
   net.ip("n1", "route add 192.168.1.3/32 dev cali1 scope link proto 80 metric 512"); // migrating to this node
   net.ip("n1", "route add 192.168.77.1/32 dev cali1 scope link proto 80 metric 1024"); // borrowed: in no block of this node
-  const told = await pollUntil(
+  const routes = await pollUntil(
     () => net.routes("n2", 4),
     (text) => ["192.168.1.3 ", "192.168.77.1 "].every((address) => text.includes(address)),
   );
-  expect(told).not.toMatch(/192\.168\.1\.[12] /);
+  expect(routes).not.toMatch(/192\.168\.1\.[12] /);
 }, 60_000);
 
 test.concurrent("NB-107 a block claimed for an existing pod is announced before the pod's own route is withdrawn", async () => {

@@ -119,15 +119,15 @@ test("NB-010 NB-011 SIGKILL of each child: probes fail meanwhile, it is restarte
  * @param family of a BIRD, which must recover before it is killed again: otherwise its peers delete its routes
  */
 async function killUntilProbeFails(name: string, flag: string, family?: 4 | 6): Promise<void> {
-  let isTold = false;
+  let hasProbeFailed = false;
   let kills = 0;
-  for (; kills < 7 && !(isTold && kills > 1); kills++) {
+  for (; kills < 7 && !(hasProbeFailed && kills > 1); kills++) {
     if (kills > 0 && family !== undefined)
       await eventually(() => isConverged("node2", [family]), 70_000, "BIRD has recovered");
     await killAgain("node2", name);
-    isTold = probe("node2", flag).code === 1;
+    hasProbeFailed = probe("node2", flag).code === 1;
   }
-  expect(isTold).toBe(true);
+  expect(hasProbeFailed).toBe(true);
   await eventually(() => part("node2", name)?.state === "running" && probe("node2", flag).code === 0, 20_000, name);
   expect(part("node2", name)?.restarts).toBeGreaterThanOrEqual(kills);
 }

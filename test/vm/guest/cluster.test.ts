@@ -1,4 +1,4 @@
-// Two hosts on a switch, every kind of way between them, proved by what is on the wire.
+// Tests all encapsulations between two hosts on a switch, by capturing packets between them.
 //
 //   pod1 ─ node1 10.77.0.11 ── 10.77.0.12 node2 ─ pod2
 //             fd00:77::b        fd00:77::c
@@ -25,35 +25,35 @@ beforeAll(() => {
   const made = spawnSync(join(import.meta.dir, "../../../dist/calico"), words, {
     stdio: ["ignore", "inherit", "inherit"],
   });
-  if (made.status !== 0) throw new Error("the lab does not come up");
+  if (made.status !== 0) throw new Error("could not create the lab");
   lab = Lab.open(options.name);
 }, 20 * MINUTES);
 afterAll(() => down(options.name, openTerminal({ quiet: true })), 5 * MINUTES);
 
 test(
-  "without encapsulation packets between the nodes are plain",
+  "without encapsulation, packets between the nodes are plain",
   async () => {
     await untilPings(4);
-    await expectWire(4, { sees: "ICMP echo request", neverSees: /: IP 10\.|UDP/ });
+    await expectPackets(4, { sees: "ICMP echo request", neverSees: /: IP 10\.|UDP/ });
   },
   10 * MINUTES,
 );
 
 test(
-  "FD-140 FD-141 IPIP Always: a tunnel to the other node, by a route of Felix",
+  "FD-140 FD-141 IPIP Always: packets to the other node use the tunnel, through a route of Felix",
   async () => {
     patchPool({ ipipMode: "Always" });
     await untilRoute("node1", "pod2", /via 10\.77\.0\.12 dev tunl0 proto 80 .*mtu 1480/);
     await untilRoute("node2", "pod1", /via 10\.77\.0\.11 dev tunl0 proto 80 .*mtu 1480/);
     expect(ip("node1", "-4", "addr", "show", "tunl0")).toMatch(/inet 10\.65\.\d+\.\d+\/32/);
     await untilPings(4);
-    await expectWire(4, { sees: TUNNELLED, neverSees: /^\S+ IP 10\.65/ });
+    await expectPackets(4, { sees: TUNNELLED, neverSees: /^\S+ IP 10\.65/ });
   },
   10 * MINUTES,
 );
 
 test(
-  "FD-140 the tunnel's device is switched off, its address and size are changed by somebody: all come back",
+  "FD-140 Felix restores the tunnel device if it is down or its address or MTU was changed",
   async () => {
     const before = ip("node1", "-4", "addr", "show", "tunl0");
     ip("node1", "link", "set", "tunl0", "mtu", "1400");
@@ -63,33 +63,33 @@ test(
     await eventually("the device is as it was", () => ip("node1", "-4", "addr", "show", "tunl0") === before);
     await untilRoute("node1", "pod2", /via 10\.77\.0\.12 dev tunl0 proto 80 .*mtu 1480/);
     await untilPings(4);
-    await expectWire(4, { sees: TUNNELLED, neverSees: /^\S+ IP 10\.65/ });
+    await expectPackets(4, { sees: TUNNELLED, neverSees: /^\S+ IP 10\.65/ });
   },
   10 * MINUTES,
 );
 
 test(
-  "FD-141 IPIP CrossSubnet: plain inside a subnet, a tunnel out of it",
+  "FD-141 IPIP CrossSubnet: plain packets inside a subnet, tunnel between subnets",
   async () => {
     patchPool({ ipipMode: "CrossSubnet" });
     await untilRoute("node1", "pod2", /via 10\.77\.0\.12 dev eth0 proto 80/);
     await untilRoute("node2", "pod1", /via 10\.77\.0\.11 dev eth0 proto 80/);
     await untilPings(4);
-    await expectWire(4, { sees: "ICMP echo request", neverSees: /: IP 10\.65/ });
-    // A subnet each, as far as the cluster knows: until the nodes look at their interfaces again, which is every minute.
+    await expectPackets(4, { sees: "ICMP echo request", neverSees: /: IP 10\.65/ });
+    // Puts the nodes into different subnets in the datastore, until the address monitor restores them, within a minute.
     const apart = () => setNodeSubnets(32);
     apart();
     await untilRoute("node1", "pod2", /via 10\.77\.0\.12 dev tunl0 proto 80/, apart);
     await untilRoute("node2", "pod1", /via 10\.77\.0\.11 dev tunl0 proto 80/, apart);
     await untilPings(4);
-    await expectWire(4, { sees: TUNNELLED, neverSees: /^\S+ IP 10\.65/ });
+    await expectPackets(4, { sees: TUNNELLED, neverSees: /^\S+ IP 10\.65/ });
     setNodeSubnets(24);
   },
   15 * MINUTES,
 );
 
 test(
-  "FD-150 FD-153 WireGuard: only encrypted UDP between the nodes",
+  "FD-150 FD-153 WireGuard: only encrypted UDP packets between the nodes",
   async () => {
     patchPool({ ipipMode: "Never" });
     patchFelix({ wireguardEnabled: true, wireguardKeepAlive: "5s" });
@@ -102,14 +102,14 @@ test(
     const rule = /99:\s+not from all fwmark 0x200000\/0x200000 lookup 1/;
     expect(ip("node1", "-4", "rule")).toMatch(rule);
     await untilPings(4);
-    await expectWire(4, { sees: ".51820: UDP", neverSees: /10\.65\.|echo re/ });
+    await expectPackets(4, { sees: ".51820: UDP", neverSees: /10\.65\.|echo re/ });
     expect(wg("node1", "wireguard.cali").every((peer) => peer.keepalive === "5")).toBe(true);
   },
   15 * MINUTES,
 );
 
 test(
-  "FD-150 a device that somebody deletes comes back, and encryption with it",
+  "FD-150 Felix restores a deleted WireGuard device and the encryption",
   async () => {
     lab.host("node1").run(["ip", "link", "del", "wireguard.cali"]);
     await eventually("the others learn the new key", () => {
@@ -120,13 +120,13 @@ test(
       /^10\.65\.\S+ dev wireguard\.cali/m.test(ip("node1", "-4", "route", "show", "table", "1")),
     );
     await untilPings(4);
-    await expectWire(4, { sees: ".51820: UDP", neverSees: /10\.65\.|echo re/ });
+    await expectPackets(4, { sees: ".51820: UDP", neverSees: /10\.65\.|echo re/ });
   },
   10 * MINUTES,
 );
 
 test(
-  "FD-152 host encryption: traffic of the nodes themselves too",
+  "FD-152 host encryption: traffic of the nodes themselves is encrypted too",
   async () => {
     patchFelix({ wireguardHostEncryptionEnabled: true });
     for (const [node, far] of [
@@ -147,10 +147,10 @@ test(
 );
 
 test(
-  "FD-151 WireGuard for IPv6: a device, a key and a table of its own, only encrypted UDP between the nodes",
+  "FD-151 WireGuard for IPv6: separate device, key and table, and only encrypted UDP packets between the nodes",
   async () => {
     await untilPings(6);
-    await expectWire(6, { sees: "ICMP6, echo request", neverSees: /\.51821/ });
+    await expectPackets(6, { sees: "ICMP6, echo request", neverSees: /\.51821/ });
     patchFelix({ wireguardHostEncryptionEnabled: false, wireguardEnabledV6: true });
     await eventually("keys are published", () => nodeStatuses().every((s) => s.wireguardPublicKeyV6 !== undefined));
     await eventually("peers are set", () => NODES.every((node) => wg(node, "wg-v6.cali").length === 1));
@@ -161,16 +161,16 @@ test(
     expect(ip("node1", "-6", "rule")).toMatch(/99:\s+not from all fwmark 0x200000\/0x200000 lookup 1/);
     expect(wg("node1", "wg-v6.cali")[0]?.endpoint).toBe("[fd00:77::c]:51821");
     await untilPings(6);
-    await expectWire(6, { sees: ".51821: UDP", neverSees: /fd65:|echo re/ });
+    await expectPackets(6, { sees: ".51821: UDP", neverSees: /fd65:|echo re/ });
     await untilPings(4);
-    await expectWire(4, { sees: ".51820: UDP", neverSees: /10\.65\.|echo re/ });
+    await expectPackets(4, { sees: ".51820: UDP", neverSees: /10\.65\.|echo re/ });
     expect(nodeStatuses()[0]?.wireguardPublicKeyV6).not.toBe(nodeStatuses()[0]?.wireguardPublicKey);
   },
   15 * MINUTES,
 );
 
 test(
-  "FD-150 FD-151 switched off: devices, rules and keys go, packets are plain again",
+  "FD-150 FD-151 WireGuard disabled: devices, rules and keys are removed, packets are plain",
   async () => {
     patchFelix({ wireguardEnabled: false, wireguardEnabledV6: false });
     for (const node of NODES)
@@ -183,14 +183,14 @@ test(
       await eventually("no rule", () => NODES.every((node) => !/lookup 1$/m.test(ip(node, family, "rule"))));
     await eventually("no keys", () => nodeStatuses().every((s) => !s.wireguardPublicKey && !s.wireguardPublicKeyV6));
     await untilPings(4);
-    await expectWire(4, { sees: "ICMP echo request", neverSees: /\.51820/ });
+    await expectPackets(4, { sees: "ICMP echo request", neverSees: /\.51820/ });
     await untilPings(6);
-    await expectWire(6, { sees: "ICMP6, echo request", neverSees: /\.51821/ });
+    await expectPackets(6, { sees: "ICMP6, echo request", neverSees: /\.51821/ });
   },
   10 * MINUTES,
 );
 
-// --- the bench ---------------------------------------------------------------------------------------------------------
+// --- helpers ---------------------------------------------------------------------------------------------------------
 
 const ip = (node: string, ...args: string[]): string => lab.host(node).run(["ip", ...args]).stdout;
 
@@ -199,7 +199,7 @@ function patchFelix(spec: object): void {
   try {
     lab.calicoctl(["patch", "felixconfiguration", "default", "-p", JSON.stringify({ spec })]);
   } catch {
-    lab.apply([{ ...kind, spec }]); // there was none yet
+    lab.apply([{ ...kind, spec }]); // it does not exist yet
   }
 }
 
@@ -244,9 +244,9 @@ function ping(from: string, to: string, version: 4 | 6, count = 1): boolean {
 const untilPings = (version: 4 | 6) =>
   eventually(`pod1 reaches pod2 over IPv${version}`, () => ping("pod1", "pod2", version));
 
-/** @param again what to do once more every ten seconds while it is not so */
-async function untilRoute(node: string, pod: string, want: RegExp, again: () => void = () => {}): Promise<void> {
-  let askedAt = performance.now();
+/** @param retry called every ten seconds while the route is not as expected */
+async function untilRoute(node: string, pod: string, want: RegExp, retry: () => void = () => {}): Promise<void> {
+  let retriedAt = performance.now();
   const block = addressOf(lab.pod(pod), 4).split(".").slice(0, 3).join(".");
   let found = "";
   await eventually(
@@ -256,9 +256,9 @@ async function untilRoute(node: string, pod: string, want: RegExp, again: () => 
         .split("\n")
         .filter((line) => line.startsWith(block) && line.includes("/26"));
       found = lines.join("; ");
-      if (performance.now() - askedAt > 10_000) {
-        again();
-        askedAt = performance.now();
+      if (performance.now() - retriedAt > 10_000) {
+        retry();
+        retriedAt = performance.now();
       }
       return lines.some((line) => want.test(line));
     },
@@ -266,14 +266,17 @@ async function untilRoute(node: string, pod: string, want: RegExp, again: () => 
   );
 }
 
-/** What tcpdump sees of traffic between nodes on the sender's wire while pings go from pod to pod. */
-async function expectWire(version: 4 | 6, want: { readonly sees: string; readonly neverSees: RegExp }): Promise<void> {
+/** Captures packets between the nodes, on the sender's interface, while one pod pings the other. */
+async function expectPackets(
+  version: 4 | 6,
+  want: { readonly sees: string; readonly neverSees: RegExp },
+): Promise<void> {
   const seen = await capture("node1", () => void ping("pod1", "pod2", version, 4));
   expect(seen).toContain(want.sees);
   expect(seen.split("\n").filter((line) => want.neverSees.test(line))).toEqual([]);
 }
 
-/** BGP, ARP and neighbour discovery are the underlay's own. */
+/** Excludes BGP, ARP and neighbour discovery of the underlay. */
 async function capture(node: string, traffic: () => void): Promise<string> {
   const filter = "not tcp port 179 and not arp and not (icmp6 and ip6[40] >= 130 and ip6[40] <= 137)";
   const [file, ...args] = lab.host(node).enter(["tcpdump", "-lni", "eth0", filter]);
@@ -287,7 +290,7 @@ async function capture(node: string, traffic: () => void): Promise<string> {
   child.stdout.on("data", (chunk: Buffer) => (out += chunk.toString()));
   await listening;
   traffic();
-  await new Promise((resolve) => setTimeout(resolve, 1000)); // tcpdump hands its lines over late
+  await new Promise((resolve) => setTimeout(resolve, 1000)); // tcpdump prints lines with a delay
   const closed = new Promise((resolve) => child.on("close", resolve));
   spawnSync("kill", ["-INT", String(child.pid)]);
   await closed;
@@ -305,7 +308,7 @@ async function eventually(what: string, holds: () => boolean, detail: () => stri
             .slice(-25)
             .join("\n"),
         );
-      throw new Error(`waited in vain: ${what} ${detail()}`);
+      throw new Error(`timed out: ${what} ${detail()}`);
     }
     await new Promise((resolve) => setTimeout(resolve, 300));
   }

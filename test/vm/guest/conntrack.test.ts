@@ -1,5 +1,5 @@
-// A connection table that is full. Its size is the machine's, not a namespace's, so this is no test for a machine
-// somebody else uses.
+// Tests a full connection table. Its size applies to the whole machine, not to a namespace, so the test runs in a virtual
+// machine.
 import { expect, test } from "bun:test";
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -8,7 +8,7 @@ import { allowProfile, DataplaneHost, inSync, policy, rule, tier } from "../../f
 
 const LIMIT = "/proc/sys/net/netfilter/nf_conntrack_max";
 
-test("with the connection table full nothing that policy denies gets through, changes are applied, and it recovers", async () => {
+test("with a full connection table, denied packets do not pass, changes are applied, and connections work again afterwards", async () => {
   execFileSync("modprobe", ["nf_conntrack"]);
   const before = readFileSync(LIMIT, "utf8");
   await using host = await DataplaneHost.create("nftables");
@@ -24,7 +24,7 @@ test("with the connection table full nothing that policy denies gets through, ch
     writeFileSync(LIMIT, "8");
     const flood = `for i in $(seq 1 60); do echo x > /dev/udp/192.0.2.99/$((2000 + i)); done 2>/dev/null; true`;
     host.exec(a.target, "bash", "-c", flood);
-    expect(await host.probe(cells, 2000)).toEqual(["silent", "silent"]); // no room even for what is allowed
+    expect(await host.probe(cells, 2000)).toEqual(["silent", "silent"]); // the full table drops allowed packets too
     await host.send(only(81));
   } finally {
     writeFileSync(LIMIT, before);

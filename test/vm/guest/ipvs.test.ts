@@ -1,5 +1,5 @@
-// kube-proxy in IPVS mode, with the kernel's real IPVS, which build machines usually lack. A service's address lies on
-// `kube-ipvs0`: a packet to it comes in as if for the host, and leaves as if the host had sent it.
+// Tests kube-proxy's IPVS mode with the kernel's real IPVS, which build machines usually lack. A service's address is assigned to
+// `kube-ipvs0`, so the kernel treats a packet to it as received by the host, and then as sent by the host.
 //
 //   pod a ─┐                        ┌─ pod b :80 :81
 //   pod c ─┼─ 10.96.0.10 ─ IPVS ────┘
@@ -30,7 +30,7 @@ function addService(host: DataplaneHost, address: string, from: number, to: stri
 for (const backend of ["legacy", "nft"] as const)
   describe(backend, () => {
     test(
-      "FD-037 FD-063 a connection to a service of IPVS meets the policy of where it came in and of where it goes",
+      "FD-037 FD-063 policies of source and destination apply to a connection to an IPVS service",
       async () => {
         for (const module of ["ip_vs", "ip_vs_rr", "dummy"]) execFileSync("modprobe", [module]);
         await using host = await DataplaneHost.create(backend);
@@ -64,19 +64,19 @@ for (const backend of ["legacy", "nft"] as const)
         const cells = [
           { from: a.target, to: SERVICE, port: 80 },
           { from: a.target, to: SERVICE6, port: 80 },
-          { from: a.target, to: SERVICE, port: 81 }, // its own policy: by the port behind the service
+          { from: a.target, to: SERVICE, port: 81 }, // policy of the source, for the endpoint's port
           { from: a.target, to: SERVICE6, port: 81 },
-          { from: c.target, to: SERVICE, port: 80 }, // the policy of where it goes
+          { from: c.target, to: SERVICE, port: 80 }, // policy of the destination
           { from: c.target, to: SERVICE6, port: 80 },
-          { from: stranger.target, to: SERVICE, port: 80 }, // an interface nobody knows
+          { from: stranger.target, to: SERVICE, port: 80 }, // an interface without an endpoint
           { from: host.outside, to: HOST, port: 30_080 }, // a node port
-          { from: host.hostTarget, to: SERVICE, port: 81 }, // the host may talk to its workloads
+          { from: host.hostTarget, to: SERVICE, port: 81 }, // the host may connect to its workloads
         ];
         const reached = async () => (await host.probe(cells, 5000)).map((outcome) => outcome === "reached");
         await eventually(async () => (await reached())[0] === true, MINUTES);
         expect(await reached()).toEqual([true, true, false, false, false, false, false, true, true]);
 
-        // The other way round: what was denied is allowed and what was allowed is denied.
+        // Reversed: denied connections are allowed, and allowed ones are denied.
         await host.send(policy("only80", [], [rule({ protocol: tcp, dstPorts: [port(81)] })]), {
           type: "ipSetDeltaUpdate",
           id: "s:friends",
@@ -85,7 +85,7 @@ for (const backend of ["legacy", "nft"] as const)
         });
         expect(await reached()).toEqual([false, false, true, true, true, false, false, false, true]);
 
-        // Without its endpoint the interface is as strange as every other.
+        // Without its endpoint, the interface is unknown.
         const id = { orchestrator: "k8s", workload: "ns1/a", endpoint: "eth0" };
         await host.send({ type: "workloadEndpointRemove", id });
         expect((await reached()).slice(0, 4)).toEqual([false, false, false, false]);

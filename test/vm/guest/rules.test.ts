@@ -1,4 +1,4 @@
-// Rules that need more of the kernel than build machines usually have: flow offload.
+// Tests rules with kernel features that build machines usually lack: flow offload.
 import { spawn } from "node:child_process";
 import { expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
@@ -10,7 +10,7 @@ DataplaneHost.patienceMs = 5 * MINUTES;
 const port = (first: number) => ({ first, last: first });
 
 test(
-  "FD-105 established flows of workloads are offloaded, those with limits and new ones are not",
+  "FD-105 established flows of workloads are offloaded, new flows and flows with limits are not",
   async () => {
     await using host = await DataplaneHost.create("nftables", { NFTablesFlowTableOffload: "All" });
     const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];
@@ -24,7 +24,7 @@ test(
       host.endpoint(c, { qosControls: { ingressPacketRate: 1000, ingressPacketBurst: 1000 } }),
       inSync,
     );
-    // A flow that rests for half a minute is taken back: that is soon over here.
+    // The kernel removes a flow from the table after 30 s without packets, which is short in an emulated machine.
     host.namespace.run("sysctl", ["-qw", "net.netfilter.nf_flowtable_tcp_timeout=3600"]);
     const listed = host.namespace.run("nft", ["list", "flowtables"]);
     for (const pod of [a, b, c]) expect(listed).toContain(pod.interfaceName);
@@ -52,10 +52,10 @@ test(
           .find((line) => line.includes(`dst=${pod.v4} `)) ?? "";
       expect(flow(b)).toContain("[OFFLOAD]");
       expect(flow(c)).not.toContain("[OFFLOAD]");
-      // What was agreed stays; what is new is judged.
+      // Established connections continue; policy applies to new ones.
       expect(await host.probe([{ from: a.target, to: b.v4, port: 81 }], 2000)).toEqual(["silent"]);
 
-      // A workload goes, another comes: the flowtable follows, in one transaction with the rules.
+      // The flowtable's devices change with the workloads, in one transaction with the rules.
       host.namespace.run("ip", ["link", "del", c.interfaceName]);
       const d = host.addPod("d", 5);
       await host.send(
@@ -66,7 +66,7 @@ test(
         const devices = host.namespace.run("nft", ["list", "flowtables"]);
         return devices.includes(d.interfaceName) && !devices.includes(c.interfaceName);
       }, MINUTES);
-      // A restart finds it as it was; one without offload removes it.
+      // A restart keeps the flowtable; a restart without offload removes it.
       await host.stop();
       host.start({});
       await host.send(allowProfile, http, host.endpoint(a), host.endpoint(b, { tiers: [tier(["http"])] }), inSync);

@@ -1,4 +1,4 @@
-// calico-node as a service of a real systemd: started by calicoctl, watched, restarted, stopped.
+// Tests calico-node as a service of a real systemd: started by calicoctl, restarted and stopped.
 import { afterAll, expect, test } from "bun:test";
 import { execFileSync, spawnSync } from "node:child_process";
 import { mkdirSync } from "node:fs";
@@ -22,17 +22,17 @@ afterAll(() => {
 });
 
 test(
-  "TC-C37 calicoctl node run starts a service that becomes ready, comes back when killed, and stops leaving its rules",
+  "TC-C37 calicoctl node run starts a service that becomes ready, is restarted when killed, and leaves its rules when stopped",
   async () => {
     mkdirSync("/var/lib/calico/vm", { recursive: true });
     execFileSync("ip", ["link", "add", "eth7", "type", "dummy"]);
     execFileSync("ip", ["addr", "add", "192.0.2.7/24", "dev", "eth7"]);
     execFileSync("ip", ["link", "set", "eth7", "up"]);
-    // It waits ten seconds for the node, which are short here: what counts is what systemd says.
+    // The command waits ten seconds for the node, which may be too short here; systemd's state is decisive.
     const started = run(join(dist, "calicoctl"), "node", "run", "--ip=192.0.2.7/24", "--name=vm-node");
     expect(started.stdout).toContain("Running the node agent");
     await eventually("the service is active", () => show("ActiveState") === "active");
-    // The service has its own settings and no health port: its log tells when the agent has done its first round.
+    // The service has no health port; its log shows when the agent has finished its first apply.
     const ready = () => {
       const log = run("journalctl", "-u", unit, "--no-pager").stdout.split("\n");
       return log.some((line) => line.includes(`[${show("MainPID")}]`) && line.includes("first round applied"));
@@ -41,7 +41,7 @@ test(
     const pid = show("MainPID");
     run("systemctl", "kill", "-s", "KILL", "--kill-whom=main", unit);
     await eventually(
-      "it was started again",
+      "the service was restarted",
       () => show("ActiveState") === "active" && !["0", pid].includes(show("MainPID")),
     );
     await eventually("the node is ready again", ready);
@@ -58,7 +58,7 @@ async function eventually(what: string, holds: () => boolean): Promise<void> {
   const end = performance.now() + 5 * MINUTES;
   while (!holds()) {
     if (performance.now() > end)
-      throw new Error(`waited in vain: ${what}\n${run("journalctl", "-u", unit, "-n", "30", "--no-pager").stdout}`);
+      throw new Error(`timed out: ${what}\n${run("journalctl", "-u", unit, "-n", "30", "--no-pager").stdout}`);
     await new Promise((resolve) => setTimeout(resolve, 500));
   }
 }

@@ -1,5 +1,5 @@
-// Who changes a conformance cluster and tells what it holds: straight in the datastore, or by kubectl, where policies,
-// pods and namespaces are objects of Kubernetes and of our definitions.
+// Changes a conformance cluster and lists its resources: directly in the datastore, or with kubectl, where policies, pods and
+// namespaces are Kubernetes objects or custom resources.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { Client, type Datastore, NotFound, openDatastore, openSqlite } from "../../src/datastore/index.ts";
@@ -10,27 +10,27 @@ import { endpointName } from "../../src/lab/pods.ts";
 import { type KindName, networkPolicyFromKubernetes, type Resource } from "../../src/model/index.ts";
 import { STATE_KINDS } from "../../src/policy/index.ts";
 import { NAMED_PORTS, NAMESPACES, type Step } from "./cases.ts";
-import { reachApiServer } from "./reach.ts";
+import { forwardToApiServer } from "./api-server-forwarder.ts";
 
 type PodLabels = NonNullable<Step["podLabels"]>;
 type NamespaceLabels = NonNullable<Step["namespaceLabels"]>;
 
-export interface Hand extends AsyncDisposable {
+export interface ClusterEditor extends AsyncDisposable {
   apply(resources: readonly Resource[]): Promise<void>;
-  /** Those that are there. */
+  /** Ignores resources that do not exist. */
   remove(resources: readonly Resource[]): Promise<void>;
-  /** Labels, ports and namespaces as the bare cluster has them, plus what a step asks for. */
-  dress(podLabels: PodLabels, namespaceLabels: NamespaceLabels): Promise<void>;
-  /** All that has to do with policy. */
+  /** Sets the default labels and ports of pods and namespaces, plus the labels of a step. */
+  setLabels(podLabels: PodLabels, namespaceLabels: NamespaceLabels): Promise<void>;
+  /** Lists all resources that affect policy. */
   resources(): Promise<readonly Resource[]>;
 }
 
 const podName = (pod: { readonly namespace: string; readonly name: string }): string => `${pod.namespace}/${pod.name}`;
 
-export async function datastoreHand(lab: Lab): Promise<Hand> {
+export async function datastoreEditor(lab: Lab): Promise<ClusterEditor> {
   const store = await openSqlite(join(lab.folder.shared, "calico.db"));
   const client = new Client(store);
-  /** As the controllers would store it. */
+  /** The resource as the controllers store it. */
   const stored = (resource: Resource): Resource =>
     resource.kind === "KubernetesNetworkPolicy" ? networkPolicyFromKubernetes(resource, () => {}) : resource;
   return {
@@ -48,7 +48,7 @@ export async function datastoreHand(lab: Lab): Promise<Hand> {
         }
       }
     },
-    async dress(podLabels, namespaceLabels) {
+    async setLabels(podLabels, namespaceLabels) {
       for (const namespace of NAMESPACES) {
         const own = { "projectcalico.org/name": namespace, ns: namespace, ...namespaceLabels[namespace] };
         const labelsToApply = Object.fromEntries(Object.entries(own).map(([key, value]) => [`pcns.${key}`, value]));
@@ -74,12 +74,12 @@ export async function datastoreHand(lab: Lab): Promise<Hand> {
   };
 }
 
-export async function kubectlHand(lab: Lab): Promise<Hand> {
+export async function kubectlEditor(lab: Lab): Promise<ClusterEditor> {
   const cluster = new KubernetesCluster(lab);
-  const reach = reachApiServer(lab);
-  const kubeconfig = join(lab.folder.path, "reach.kubeconfig");
+  const forwarder = forwardToApiServer(lab);
+  const kubeconfig = join(lab.folder.path, "forwarder.kubeconfig");
   const certificate = cluster.authority.issue(ADMIN);
-  writeFileSync(kubeconfig, kubeconfigOf(reach.url, cluster.authority.certFile, certificate), { mode: 0o600 });
+  writeFileSync(kubeconfig, kubeconfigOf(forwarder.url, cluster.authority.certFile, certificate), { mode: 0o600 });
   const store = await openDatastore({
     type: "kubernetes",
     kubeconfig,
@@ -104,7 +104,7 @@ export async function kubectlHand(lab: Lab): Promise<Hand> {
       const objects = list(resources.map(asKubectlObject));
       if (resources.length > 0) cluster.kubectl(["delete", "--ignore-not-found", "--wait=false", "-f", "-"], objects);
     },
-    async dress(podLabels, namespaceLabels) {
+    async setLabels(podLabels, namespaceLabels) {
       const namespaces = NAMESPACES.map((name) => {
         const metadata = { name, labels: { ns: name, ...namespaceLabels[name] } };
         return { apiVersion: "v1", kind: "Namespace", metadata };
@@ -118,7 +118,7 @@ export async function kubectlHand(lab: Lab): Promise<Hand> {
     resources: () => listed(client, store, STATE_KINDS, ["KubernetesNetworkPolicy", "KubernetesEndpointSlice"]),
     async [Symbol.asyncDispose]() {
       await store.close();
-      reach[Symbol.dispose]();
+      forwarder[Symbol.dispose]();
     },
   };
 }
@@ -134,7 +134,7 @@ async function listed(client: Client, store: Datastore, kinds: readonly KindName
   return lists.flat();
 }
 
-/** What somebody without calicoctl would write. */
+/** The object as a user of kubectl would write it. */
 function asKubectlObject({ kind, metadata, spec }: Resource): object {
   if (kind === "KubernetesNetworkPolicy")
     return { apiVersion: "networking.k8s.io/v1", kind: "NetworkPolicy", metadata, spec };

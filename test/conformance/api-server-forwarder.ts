@@ -1,4 +1,4 @@
-// A way from the machine's own loopback to the API server of a lab, which listens only on the lab's wires.
+// Forwards connections from the machine's loopback to the API server of a lab, which listens only in the lab's network.
 import type { Socket } from "bun";
 import { NetworkNamespace, withNamespace } from "../../src/kernel/index.ts";
 import { FABRIC } from "../../src/lab/fabric.ts";
@@ -6,17 +6,17 @@ import { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
 import { apiServerUrl } from "../../src/lab/kubernetes/control-plane.ts";
 import type { Lab } from "../../src/lab/lab.ts";
 
-/** One direction: what the receiver does not take yet is kept, in order. */
+/** One direction of a connection; buffers data that the receiver does not accept yet. */
 class Pipe {
   #to: Socket<unknown> | undefined;
-  #kept: Uint8Array[] = [];
+  #buffered: Uint8Array[] = [];
   #isEnding = false;
   open(to: Socket<unknown>): void {
     this.#to = to;
     this.flush();
   }
   write(chunk: Uint8Array): void {
-    this.#kept.push(new Uint8Array(chunk)); // the chunk's memory is lent
+    this.#buffered.push(new Uint8Array(chunk)); // copied, because the runtime reuses the chunk's memory
     this.flush();
   }
   end(): void {
@@ -24,20 +24,20 @@ class Pipe {
     this.flush();
   }
   flush(): void {
-    while (this.#to !== undefined && this.#kept[0] !== undefined) {
-      const [next] = this.#kept;
+    while (this.#to !== undefined && this.#buffered[0] !== undefined) {
+      const [next] = this.#buffered;
       const taken = this.#to.write(next);
       if (taken < next.byteLength) {
-        this.#kept[0] = next.subarray(Math.max(0, taken));
+        this.#buffered[0] = next.subarray(Math.max(0, taken));
         return;
       }
-      this.#kept.shift();
+      this.#buffered.shift();
     }
     if (this.#isEnding) this.#to?.end();
   }
 }
 
-export function reachApiServer(lab: Lab): { readonly url: string } & Disposable {
+export function forwardToApiServer(lab: Lab): { readonly url: string } & Disposable {
   const target = new URL(apiServerUrl(new KubernetesCluster(lab).address));
   const namespace = NetworkNamespace.named(lab.folder.namespace(FABRIC));
   const listener = Bun.listen<{ readonly there: Pipe; readonly back: Pipe }>({
@@ -48,7 +48,7 @@ export function reachApiServer(lab: Lab): { readonly url: string } & Disposable 
         const [there, back] = [new Pipe(), new Pipe()];
         socket.data = { there, back };
         back.open(socket);
-        // The socket belongs to the namespace it was made in, which for a numeric address is before this returns.
+        // The socket belongs to the namespace in which it is created; for a numeric address, that is before this call returns.
         withNamespace(namespace, () => {
           const port = Number(target.port);
           Bun.connect({
