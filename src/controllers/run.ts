@@ -8,7 +8,7 @@
 //                                                              certificates (Kubernetes datastore)
 import { readFileSync } from "node:fs";
 import {
-  type AddressKeeper,
+  type AddressReleaser,
   chooseDatastore,
   Client,
   configFromEnvironment,
@@ -227,7 +227,7 @@ async function open(env: Environment, log: Logger, beforeWrite: () => void) {
 
 function clientOf(store: Datastore, env: Environment, log: Logger): Client {
   const ipam = new Ipam({ datastore: store, log });
-  const addresses: AddressKeeper = {
+  const addresses: AddressReleaser = {
     releasePool: (cidr, signal) => ipam.releasePoolAffinities(cidr, signal),
     releaseAddresses: (list, signal) =>
       ipam.release(

@@ -1,11 +1,11 @@
-// What tells us which datastore to use and how: a CalicoAPIConfig file, or the environment. Each setting is declared
-// once; a file replaces the environment entirely.
+// Reads the settings of the datastore from a CalicoAPIConfig file or from the environment. Each setting is declared once;
+// a file replaces the environment entirely.
 import { readFileSync } from "node:fs";
 import { InvalidConfig } from "./errors.ts";
 
 interface Setting {
   readonly type: "text" | "boolean" | "number";
-  /** Read as CALICO_<variable> first. Absent: only a file can say it. */
+  /** CALICO_<variable> has precedence. Undefined = the setting exists only in a file. */
   readonly variable?: string;
 }
 
@@ -49,12 +49,12 @@ interface TypeOf {
   readonly boolean: boolean;
   readonly number: number;
 }
-/** What was said, by the names of the file. Nothing is filled in. */
+/** The configured settings, by their names in the file. Defaults are not filled in. */
 export type ApiConfig = { readonly [N in SettingName]?: TypeOf[(typeof SETTINGS)[N]["type"]] };
 
 export type Environment = Readonly<Record<string, string | undefined>>;
 
-/** Variables that have no unprefixed form, because that would not be ours. */
+/** Variables without an unprefixed form, because that name may belong to another program. */
 const ONLY_PREFIXED = new Set(["K8SAPITOKEN", "SQLITE_PATH"]);
 
 export function configFromEnvironment(env: Environment): ApiConfig {
@@ -72,7 +72,7 @@ export function configFromEnvironment(env: Environment): ApiConfig {
   return config;
 }
 
-/** Reads a CalicoAPIConfig document; unknown fields are refused. */
+/** Reads a CalicoAPIConfig document; unknown fields are rejected. */
 export async function configFromFile(file: string): Promise<ApiConfig> {
   let content: string;
   try {
@@ -116,7 +116,7 @@ function parseApiConfig(document: unknown): ApiConfig {
     if (setting === undefined) throw unknownField(name);
     if (value === null || value === "") continue;
     const wanted = setting.type === "text" ? "string" : setting.type;
-    // What should be text may be a secret: a password of digits is a number.
+    // The value of a text setting is not printed: it may be a secret, such as a password that YAML reads as a number.
     const given = setting.type === "text" ? `a ${Array.isArray(value) ? "list" : typeof value}` : JSON.stringify(value);
     if (typeof value !== wanted)
       throw new InvalidConfig(
@@ -142,7 +142,7 @@ function parseSetting(variable: string, type: "boolean" | "number", value: strin
 
 function mapping(value: unknown, what: string): Record<string, unknown> {
   if (typeof value !== "object" || value === null || Array.isArray(value))
-    throw new InvalidConfig(`failed to parse config as YAML/JSON: ${what} is no mapping`);
+    throw new InvalidConfig(`failed to parse config as YAML/JSON: ${what} is not a mapping`);
   return value as Record<string, unknown>;
 }
 

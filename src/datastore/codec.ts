@@ -1,4 +1,5 @@
-// The layout that `sqlite` and `etcdv3` share, with the faults told the datastore's way.
+// Encodes keys and values in the layout that `sqlite` and `etcdv3` share, and converts the model's errors to the
+// datastore's.
 import {
   decodeValue as decode,
   InvalidKey,
@@ -11,7 +12,7 @@ import { UnreadableEntry, ValidationFailed } from "./errors.ts";
 
 export { encodeValue, type PathRange, parseStoredPath as parsePath, queryRange as rangeOf } from "../model/index.ts";
 
-/** A name no path can hold was never valid. */
+/** @throws ValidationFailed for a name that a path cannot contain */
 export function pathOf(key: StoredKey): string {
   try {
     return keyPath(key);
@@ -23,7 +24,7 @@ export function pathOf(key: StoredKey): string {
   }
 }
 
-/** The value that stands at a path; `UnreadableEntry` when it is not what the key promises. */
+/** @throws UnreadableEntry if the value does not have the type that belongs to the key */
 export function decodeValue<K extends StoredKey>(key: K, path: string, text: string): ValueOf<K> {
   try {
     return decode(key, text);

@@ -5,9 +5,9 @@ import { join } from "node:path";
 import { configFromEnvironment, configFromFile } from "./api-config.ts";
 import { chooseDatastore } from "./config.ts";
 
-const bare = { env: {}, exists: () => false };
+const emptyHost = { env: {}, exists: () => false };
 
-test("DM-134 the environment is read, and CALICO_ names win", () => {
+test("DM-134 the environment is read, and names with CALICO_ have precedence", () => {
   const config = configFromEnvironment({
     DATASTORE_TYPE: "etcdv3",
     ETCD_ENDPOINTS: "http://lost:2379",
@@ -22,7 +22,7 @@ test("DM-134 the environment is read, and CALICO_ names win", () => {
   });
   expect(config.sqlitePath).toBeUndefined();
   expect(config.k8sAPIToken).toBeUndefined();
-  expect(chooseDatastore(config, bare)).toEqual({
+  expect(chooseDatastore(config, emptyHost)).toEqual({
     type: "etcdv3",
     endpoints: ["https://a:2379", "https://b:2379"],
     credentials: { username: "felix", password: "secret" },
@@ -38,12 +38,12 @@ test("DM-134 booleans and numbers in the environment are checked", () => {
   expect(() => configFromEnvironment({ K8S_CLIENT_BURST: "many" })).toThrow("want a number");
 });
 
-test("DM-134 a user without a password is no user", () => {
-  const config = chooseDatastore({ etcdEndpoints: "http://a:2379", etcdUsername: "felix" }, bare);
+test("DM-134 an etcd user without a password is ignored", () => {
+  const config = chooseDatastore({ etcdEndpoints: "http://a:2379", etcdUsername: "felix" }, emptyHost);
   expect(config).toEqual({ type: "etcdv3", endpoints: ["http://a:2379"] });
 });
 
-test("a secret of the wrong type is not shown", async () => {
+test("a secret of the wrong type is not printed", async () => {
   const folder = mkdtempSync(join(tmpdir(), "datastore-secret-"));
   const file = join(folder, "c.cfg");
   for (const value of ["12345", "['12345']", "{a: 12345}"]) {
@@ -106,7 +106,7 @@ for (const { name, text, want, fault } of documents)
     }
   });
 
-test("DM-135 a file that is not there is named", async () => {
+test("DM-135 the error for a missing file contains its name", async () => {
   await expect(configFromFile("/nowhere/c.cfg")).rejects.toThrow("Error reading config file: /nowhere/c.cfg");
 });
 
@@ -116,21 +116,30 @@ const inCluster = {
   exists: (path: string) => path === "/var/run/secrets/kubernetes.io/serviceaccount/token",
 };
 const choices = [
-  { name: "the one that is named", api: { datastoreType: "sqlite", etcdEndpoints: "x" }, around: bare, want: "sqlite" },
-  { name: "etcd when endpoints are known", api: { etcdEndpoints: "http://a" }, around: kubeHome, want: "etcdv3" },
-  { name: "etcd when discovered", api: { etcdDiscoverySrv: "example.org" }, around: bare, want: "etcdv3" },
-  { name: "Kubernetes with a kubeconfig", api: { kubeconfig: "/k" }, around: bare, want: "kubernetes" },
-  { name: "Kubernetes with a kubeconfig at home", api: {}, around: kubeHome, want: "kubernetes" },
-  { name: "Kubernetes inside a pod", api: {}, around: inCluster, want: "kubernetes" },
-  { name: "the embedded one otherwise", api: {}, around: bare, want: "sqlite" },
+  {
+    name: "the configured type",
+    api: { datastoreType: "sqlite", etcdEndpoints: "x" },
+    host: emptyHost,
+    want: "sqlite",
+  },
+  { name: "etcd if endpoints are set", api: { etcdEndpoints: "http://a" }, host: kubeHome, want: "etcdv3" },
+  { name: "etcd if discovery is set", api: { etcdDiscoverySrv: "example.org" }, host: emptyHost, want: "etcdv3" },
+  { name: "Kubernetes with a kubeconfig", api: { kubeconfig: "/k" }, host: emptyHost, want: "kubernetes" },
+  { name: "Kubernetes with a kubeconfig at home", api: {}, host: kubeHome, want: "kubernetes" },
+  { name: "Kubernetes inside a pod", api: {}, host: inCluster, want: "kubernetes" },
+  { name: "SQLite otherwise", api: {}, host: emptyHost, want: "sqlite" },
 ];
-for (const { name, api, around, want } of choices)
-  test(`DM-136 the datastore is ${name}`, () => expect<string>(chooseDatastore(api, around).type).toBe(want));
+for (const { name, api, host, want } of choices)
+  test(`DM-136 the datastore is ${name}`, () => expect<string>(chooseDatastore(api, host).type).toBe(want));
 
-test("DM-136 the embedded file stands where it is told, and says when nobody chose it", () => {
-  expect(chooseDatastore({}, bare)).toEqual({ type: "sqlite", path: "/var/lib/calico/calico.db", isFallback: true });
-  const told = configFromEnvironment({ CALICO_SQLITE_PATH: "/tmp/x.db" });
-  expect(chooseDatastore(told, bare)).toEqual({ type: "sqlite", path: "/tmp/x.db", isFallback: false });
+test("DM-136 SQLite uses the configured path, and isFallback if no datastore is configured", () => {
+  expect(chooseDatastore({}, emptyHost)).toEqual({
+    type: "sqlite",
+    path: "/var/lib/calico/calico.db",
+    isFallback: true,
+  });
+  const config = configFromEnvironment({ CALICO_SQLITE_PATH: "/tmp/x.db" });
+  expect(chooseDatastore(config, emptyHost)).toEqual({ type: "sqlite", path: "/tmp/x.db", isFallback: false });
 });
 
 const refusals = [
@@ -138,10 +147,10 @@ const refusals = [
   { api: { datastoreType: "etcdv3" }, fault: "no etcd endpoints specified" },
   { api: { etcdEndpoints: "a", etcdDiscoverySrv: "b" }, fault: "multiple discovery or bootstrap options specified" },
   { api: { etcdEndpoints: "a", etcdCACert: "PEM", etcdKeyFile: "/k" }, fault: "cannot mix inline" },
-  { api: { etcdEndpoints: "a", etcdCertFile: "/c" }, fault: "give both or none" },
+  { api: { etcdEndpoints: "a", etcdCertFile: "/c" }, fault: "must be set together" },
 ];
 for (const { api, fault } of refusals)
-  test(`DM-136 refused: ${fault}`, () => expect(() => chooseDatastore(api, bare)).toThrow(fault));
+  test(`DM-136 rejected: ${fault}`, () => expect(() => chooseDatastore(api, emptyHost)).toThrow(fault));
 
 test("DM-137 DM-138 Kubernetes settings reach the driver: list of files, inline, context, rates, group", () => {
   const api = configFromEnvironment({
@@ -152,7 +161,7 @@ test("DM-137 DM-138 Kubernetes settings reach the driver: list of files, inline,
     CALICO_API_GROUP: "projectcalico.org/v3",
     CALICO_K8SAPITOKEN: "token",
   });
-  expect(chooseDatastore({ ...api, kubeconfigInline: "{}" }, bare)).toEqual({
+  expect(chooseDatastore({ ...api, kubeconfigInline: "{}" }, emptyHost)).toEqual({
     type: "kubernetes",
     kubeconfig: "/a:/b",
     kubeconfigInline: "{}",
@@ -166,5 +175,5 @@ test("DM-137 DM-138 Kubernetes settings reach the driver: list of files, inline,
     apiGroup: "projectcalico.org/v3",
   });
   const env = { FELIX_INTERFACEPREFIX: "eni, cali" };
-  expect(chooseDatastore(api, { ...bare, env })).toMatchObject({ interfacePrefix: "eni" });
+  expect(chooseDatastore(api, { ...emptyHost, env })).toMatchObject({ interfacePrefix: "eni" });
 });

@@ -1,4 +1,4 @@
-// Which datastore was meant, with everything its driver needs, and the way to open it. The driver is loaded only then.
+// Chooses the datastore from the configuration, and opens it. A driver is loaded only when it is opened.
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import type { Logger } from "../lib/log/log.ts";
@@ -9,7 +9,7 @@ import { InvalidConfig, type UnreadableEntry } from "./errors.ts";
 export interface SqliteConfig {
   readonly type: "sqlite";
   readonly path: string;
-  /** Nobody named a datastore: worth a word on a terminal. */
+  /** No setting names a datastore: calicoctl prints a hint on a terminal. */
   readonly isFallback: boolean;
 }
 export interface EtcdConfig {
@@ -17,9 +17,8 @@ export interface EtcdConfig {
   /** URLs; empty when they are discovered. */
   readonly endpoints: readonly string[];
   readonly discoverySrv?: string;
-  /** Both or none. */
   readonly credentials?: { readonly username: string; readonly password: string };
-  /** PEM texts or the files that hold them, never mixed. */
+  /** Either all PEM texts or all file names. */
   readonly tls?: EtcdTls;
 }
 export interface EtcdTls {
@@ -31,7 +30,7 @@ export type PemSource = { readonly file: string } | { readonly pem: string };
 
 export interface KubernetesConfig {
   readonly type: "kubernetes";
-  /** Colon-separated list of files. Absent with `kubeconfigInline` and `apiEndpoint`: the pod's own account. */
+  /** Colon-separated list of files. Without it, `kubeconfigInline` and `apiEndpoint`: the pod's service account. */
   readonly kubeconfig?: string;
   readonly kubeconfigInline?: string;
   readonly currentContext?: string;
@@ -45,9 +44,9 @@ export interface KubernetesConfig {
   readonly usePodCidr: boolean;
   readonly clientQps?: number;
   readonly clientBurst?: number;
-  /** How the host's ends of pods' interfaces begin, where endpoints are made from pods. */
+  /** Prefix of the host interfaces of pods, for endpoints that are derived from pods. */
   readonly interfacePrefix?: string;
-  /** `projectcalico.org/v3` for the native custom resources; absent = discover. */
+  /** `projectcalico.org/v3` for the native custom resources; undefined = discover it. */
   readonly apiGroup?: string;
 }
 export type DatastoreConfig = SqliteConfig | EtcdConfig | KubernetesConfig;
@@ -55,46 +54,43 @@ export type DatastoreConfig = SqliteConfig | EtcdConfig | KubernetesConfig;
 export const DEFAULT_SQLITE_PATH = "/var/lib/calico/calico.db";
 const ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 
-/** What the machine itself says about Kubernetes; given from outside so that tests decide. */
-export interface Surroundings {
+/** The environment variables and files of the host. Tests pass their own. */
+export interface HostEnvironment {
   readonly env: Environment;
   readonly exists?: (path: string) => boolean;
 }
 
-/** The datastore that was named; else the one whose address is known; else the embedded one. */
-export function chooseDatastore(api: ApiConfig, surroundings: Surroundings): DatastoreConfig {
+/** Returns the datastore that is configured by type, or else the one that has an address, or else SQLite. */
+export function chooseDatastore(api: ApiConfig, host: HostEnvironment): DatastoreConfig {
   const type = api.datastoreType;
   switch (type) {
     case "etcdv3":
       return etcdConfig(api);
     case "kubernetes":
-      return kubernetesConfig(api, surroundings);
+      return kubernetesConfig(api, host);
     case "sqlite":
       return { type, path: api.sqlitePath ?? DEFAULT_SQLITE_PATH, isFallback: false };
     case undefined:
       if (api.etcdEndpoints !== undefined || api.etcdDiscoverySrv !== undefined) return etcdConfig(api);
-      if (api.sqlitePath === undefined && knowsKubernetes(api, surroundings))
-        return kubernetesConfig(api, surroundings);
+      if (api.sqlitePath === undefined && hasKubernetesAddress(api, host)) return kubernetesConfig(api, host);
       return { type: "sqlite", path: api.sqlitePath ?? DEFAULT_SQLITE_PATH, isFallback: api.sqlitePath === undefined };
     default:
-      throw new InvalidConfig(
-        `unknown datastore type: ${type}; there are sqlite, etcdv3 and kubernetes (DATASTORE_TYPE)`,
-      );
+      throw new InvalidConfig(`unknown datastore type: ${type}; want sqlite, etcdv3 or kubernetes (DATASTORE_TYPE)`);
   }
 }
 
 export interface OpenOptions {
   readonly onUnreadable?: (error: UnreadableEntry) => void;
-  /** How long one operation may take. */
+  /** Timeout of one operation. */
   readonly timeoutMs?: number;
-  /** One or two reads and writes, then done, no watch: the driver may take its lightest way. */
+  /** For a program that ends after a few reads and writes, without a watch: the driver may use its cheapest connection. */
   readonly oneShot?: boolean;
   /** Does not create a SQLite datastore. For all programs except those that write the first entries of a cluster. */
   readonly mustExist?: boolean;
   readonly log?: Logger;
   /** Requests that opening needs are retried until this signal aborts; by default they are sent once. */
   readonly retryUntil?: AbortSignal;
-  /** For who may write only at times. Called before every write; what it throws, the write throws. */
+  /** Called before every write. If it throws, the write is not sent: for a leader that may have lost its lease. */
   readonly beforeWrite?: () => void;
 }
 
@@ -141,7 +137,7 @@ function etcdTls(api: ApiConfig): { tls?: EtcdTls } {
   const cert = source(api.etcdCert, api.etcdCertFile);
   const key = source(api.etcdKey, api.etcdKeyFile);
   if ((cert === undefined) !== (key === undefined))
-    throw new InvalidConfig("an etcd client certificate needs its key and a key its certificate: give both or none");
+    throw new InvalidConfig("etcd client certificate and key must be set together; one of them is missing");
   return {
     tls: {
       ca,
@@ -151,25 +147,25 @@ function etcdTls(api: ApiConfig): { tls?: EtcdTls } {
   };
 }
 
-const homeKubeconfig = ({ env, exists = existsSync }: Surroundings): string | undefined => {
+const homeKubeconfig = ({ env, exists = existsSync }: HostEnvironment): string | undefined => {
   const path = env["HOME"] === undefined ? undefined : join(env["HOME"], ".kube/config");
   return path !== undefined && exists(path) ? path : undefined;
 };
 
-function knowsKubernetes(api: ApiConfig, surroundings: Surroundings): boolean {
-  const { env, exists = existsSync } = surroundings;
+function hasKubernetesAddress(api: ApiConfig, host: HostEnvironment): boolean {
+  const { env, exists = existsSync } = host;
   return (
     api.kubeconfig !== undefined ||
     api.kubeconfigInline !== undefined ||
     api.k8sAPIEndpoint !== undefined ||
-    homeKubeconfig(surroundings) !== undefined ||
+    homeKubeconfig(host) !== undefined ||
     (env["KUBERNETES_SERVICE_HOST"] !== undefined && exists(ACCOUNT_TOKEN))
   );
 }
 
-function kubernetesConfig(api: ApiConfig, surroundings: Surroundings): KubernetesConfig {
+function kubernetesConfig(api: ApiConfig, host: HostEnvironment): KubernetesConfig {
   const named = api.kubeconfig ?? api.kubeconfigInline ?? api.k8sAPIEndpoint;
-  const kubeconfig = api.kubeconfig ?? (named === undefined ? homeKubeconfig(surroundings) : undefined);
+  const kubeconfig = api.kubeconfig ?? (named === undefined ? homeKubeconfig(host) : undefined);
   return {
     type: "kubernetes",
     kubeconfig,
@@ -183,7 +179,7 @@ function kubernetesConfig(api: ApiConfig, surroundings: Surroundings): Kubernete
     insecureSkipTlsVerify: api.k8sInsecureSkipTLSVerify ?? false,
     disableNodePoll: api.k8sDisableNodePoll ?? false,
     usePodCidr: api.usePodCIDR ?? false,
-    interfacePrefix: surroundings.env["FELIX_INTERFACEPREFIX"]?.split(",")[0]?.trim() || undefined,
+    interfacePrefix: host.env["FELIX_INTERFACEPREFIX"]?.split(",")[0]?.trim() || undefined,
     clientQps: api.k8sClientQPS,
     clientBurst: api.k8sClientBurst,
     apiGroup: api.calicoAPIGroup,

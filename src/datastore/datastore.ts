@@ -1,40 +1,40 @@
-// The one interface all drivers answer: keyed values with revisions. What each operation promises is proved by the
-// contract suite, which runs on every driver; a driver that cannot do something says `Unsupported`.
+// Defines the interface of all datastore drivers: keyed values with revisions. The contract suite (test/contract) runs on
+// every driver and tests what each operation promises; an operation that a driver lacks throws `Unsupported`.
 import type { StoredKey, StoredQuery, ValueOf } from "../model/index.ts";
 import type { UnreadableEntry } from "./errors.ts";
 
-/** Opaque to callers: compare for equality only, hand back to the driver it came from. */
+/** Opaque to callers: compare it only for equality, and pass it only to the driver that returned it. */
 export type Revision = string;
 
 export interface Stored<K extends StoredKey = StoredKey> {
   readonly key: K;
   readonly value: ValueOf<K>;
   readonly revision: Revision;
-  /** Kubernetes only: what a delete may be conditioned on. */
+  /** Kubernetes only: a delete can require this UID. */
   readonly uid?: string;
 }
 
-/** What a delete took away. */
+/** A deleted entry. */
 export interface Removed<K extends StoredKey = StoredKey> {
   readonly key: K;
-  /** Absent when what stood there did not parse. */
+  /** Undefined if the deleted value could not be parsed. */
   readonly value?: ValueOf<K>;
   readonly revision: Revision;
 }
 
-/** What a caller hands in: the revision it read, where the operation compares. */
+/** An entry to write. `revision` is the one that the caller read; only compare-and-swap operations use it. */
 export interface Entry<K extends StoredKey = StoredKey> {
   readonly key: K;
   readonly value: ValueOf<K>;
   readonly revision?: Revision;
   readonly uid?: string;
-  /** The value vanishes after this time unless written again. */
+  /** The entry expires after this time unless it is written again. */
   readonly ttlSeconds?: number;
 }
 
 export interface ListResult<K extends StoredKey = StoredKey> {
   readonly items: readonly Stored<K>[];
-  /** Watch from here to miss nothing. */
+  /** A watch after this revision misses no change. */
   readonly revision: Revision;
 }
 
@@ -42,12 +42,12 @@ export type WatchEvent<K extends StoredKey = StoredKey> =
   | { readonly type: "added"; readonly item: Stored<K>; readonly revision: Revision }
   | { readonly type: "modified"; readonly item: Stored<K>; readonly previous?: Stored<K>; readonly revision: Revision }
   | { readonly type: "deleted"; readonly key: K; readonly previous?: Stored<K>; readonly revision: Revision }
-  /** Progress without a change: resuming from here misses nothing. */
+  /** Progress without a change: a watch that resumes after this revision misses no change. */
   | { readonly type: "bookmark"; readonly revision: Revision }
-  /** An entry that does not parse; the watch goes on. */
+  /** An entry that cannot be parsed; the watch continues. */
   | { readonly type: "error"; readonly error: Error; readonly revision?: Revision };
 
-/** Ends by returning when its signal aborts; throws `Compacted` or `Unavailable` when it cannot go on. */
+/** Returns when its signal aborts; throws `Compacted` or `Unavailable` when it cannot continue. */
 export interface Watch<K extends StoredKey = StoredKey>
   extends AsyncIterable<readonly WatchEvent<K>[]>,
     AsyncDisposable {}
@@ -56,26 +56,26 @@ export interface CallOptions {
   readonly signal?: AbortSignal;
 }
 export interface UpdateOptions extends CallOptions {
-  /** Only the status, where the datastore keeps it apart from the spec; others write the whole value. */
+  /** Writes only the status if the datastore separates it from the spec (Kubernetes); other drivers write the whole value. */
   readonly subresource?: "status";
 }
 export interface ReadOptions extends CallOptions {
-  /** Read as of then; absent = now. */
+  /** Reads the state at this revision; undefined = the newest state. */
   readonly revision?: Revision;
 }
 export interface ListOptions extends ReadOptions {
   /**
-   * A driver that reads in pages hands each over as it comes and returns an empty list; the others ignore this. When it
-   * cannot go on after a page, it fails: what was handed over is then no whole list.
+   * A driver that reads in pages calls this for each page and returns an empty list; other drivers ignore it. If a later
+   * page cannot be read, the list fails, and the pages passed so far are not a complete list.
    */
   readonly onPage?: (items: readonly Stored[]) => void;
-  /** Told of each entry that is left out because it does not parse, in place of the driver's own `onUnreadable`. */
+  /** Called, instead of the driver's `onUnreadable`, for each entry that is left out because it cannot be parsed. */
   readonly onUnreadable?: (error: UnreadableEntry) => void;
 }
 export interface WatchOptions {
   readonly after?: Revision;
   readonly signal: AbortSignal;
-  /** What an event replaced is not wanted: a driver may leave it out, which spares it half the reading. */
+  /** The caller does not use `previous`: a driver may leave it out, which halves what it reads. */
   readonly withoutPrevious?: boolean;
 }
 export interface DeleteOptions extends CallOptions {
@@ -95,29 +95,35 @@ export type TransactionResult =
   /** Nothing was written. Positions of the writes whose entry was not as expected. */
   | { readonly done: false; readonly refused: readonly number[] };
 
-/** The keys a query of some type yields. */
+/** The type of the keys that a query returns. */
 export type KeyOfQuery<Q extends StoredQuery> = Extract<StoredKey, { readonly type: Q["type"] }>;
 
 export interface Datastore {
   readonly name: "sqlite" | "etcdv3" | "kubernetes";
 
-  /** Fails with `AlreadyExists`, which carries what is there. */
+  /** @throws AlreadyExists with the existing entry */
   create<K extends StoredKey>(entry: Entry<K>, options?: CallOptions): Promise<Stored<K>>;
-  /** Compare-and-swap on `entry.revision` (mandatory): `NotFound` or `Conflict`. */
+  /**
+   * Compare-and-swap on `entry.revision`, which is mandatory.
+   * @throws NotFound, Conflict
+   */
   update<K extends StoredKey>(entry: Entry<K>, options?: UpdateOptions): Promise<Stored<K>>;
-  /** Writes whatever is there; the revision is ignored. */
+  /** Creates or overwrites the entry; the revision is ignored. */
   apply<K extends StoredKey>(entry: Entry<K>, options?: CallOptions): Promise<Stored<K>>;
-  /** Exactly this key; gives back what was there. `NotFound`, or `Conflict` when a revision was given. */
+  /**
+   * Deletes exactly this key and returns the deleted entry.
+   * @throws NotFound, or Conflict if a revision was given
+   */
   delete<K extends StoredKey>(key: K, options?: DeleteOptions): Promise<Removed<K>>;
-  /** `NotFound` when absent. */
+  /** @throws NotFound */
   get<K extends StoredKey>(key: K, options?: ReadOptions): Promise<Stored<K>>;
-  /** Unreadable entries are skipped and reported, to the caller's `onUnreadable` or else the driver's. */
+  /** Unreadable entries are skipped and reported to the caller's `onUnreadable`, or else to the driver's. */
   list<Q extends StoredQuery>(query: Q, options?: ListOptions): Promise<ListResult<KeyOfQuery<Q>>>;
-  /** Changes after a revision; without one, first everything there is as `added`. */
+  /** Yields the changes after a revision. Without a revision, all existing entries come first, as `added`. */
   watch<Q extends StoredQuery>(query: Q, options: WatchOptions): Promise<Watch<KeyOfQuery<Q>>>;
   /**
-   * Does all of the writes or none. Undefined for a datastore that cannot (Kubernetes); its callers write one entry after
-   * the other, in an order that leaves a repairable state after a crash. etcd accepts at most 128 writes.
+   * Applies all of the writes or none. Undefined for a datastore without transactions (Kubernetes): callers then write the
+   * entries in sequence, in an order that leaves a repairable state after a crash. etcd accepts at most 128 writes.
    */
   transact?(writes: readonly Write[], options?: CallOptions): Promise<TransactionResult>;
   close(): Promise<void>;

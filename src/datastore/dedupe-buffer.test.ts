@@ -16,11 +16,11 @@ const gone = (name: string): SyncerUpdate => ({
 });
 
 class Consumer implements SyncerSink {
-  readonly told: string[] = [];
+  readonly received: string[] = [];
   readonly batches: number[] = [];
   readonly state = new Map<string, unknown>();
   onStatus(status: string): void {
-    this.told.push(status);
+    this.received.push(status);
   }
   onUpdates(updates: readonly SyncerUpdate[]): void {
     this.batches.push(updates.length);
@@ -29,7 +29,7 @@ class Consumer implements SyncerSink {
       expect(change).toBe(value === undefined ? "deleted" : this.state.has(path) ? "updated" : "new");
       if (value === undefined) expect(this.state.delete(path)).toBe(true);
       else this.state.set(path, value);
-      this.told.push(`${path.split("/").at(-1)}=${String(value)}`);
+      this.received.push(`${path.split("/").at(-1)}=${String(value)}`);
     }
   }
 }
@@ -43,19 +43,19 @@ async function drain(buffer: DedupeBuffer, consumer: Consumer): Promise<void> {
 }
 
 describe("DM-122 the dedupe buffer", () => {
-  test("FC-038 keeps the newest value per key, and forgets what came and went", async () => {
+  test("FC-038 keeps the newest value per key, and drops a key that is deleted before its delivery", async () => {
     const buffer = new DedupeBuffer();
     const consumer = new Consumer();
     buffer.onUpdates([set("a", "1"), set("b", "1"), set("c", "1")]);
     buffer.onUpdates([set("a", "2"), gone("b")]);
     await drain(buffer, consumer);
-    expect(consumer.told).toEqual(["a=2", "c=1"]);
+    expect(consumer.received).toEqual(["a=2", "c=1"]);
     buffer.onUpdates([gone("a"), set("a", "3"), gone("c")]);
     await drain(buffer, consumer);
-    expect(consumer.told.slice(2)).toEqual(["a=3", "c=undefined"]);
+    expect(consumer.received.slice(2)).toEqual(["a=3", "c=undefined"]);
   });
 
-  test("FC-038 keeps statuses behind the updates they followed, and batches of a hundred", async () => {
+  test("FC-038 delivers a status after the updates before it, in batches of at most a hundred", async () => {
     const buffer = new DedupeBuffer();
     const consumer = new Consumer();
     buffer.onStatus("resync");
@@ -64,11 +64,11 @@ describe("DM-122 the dedupe buffer", () => {
     buffer.onUpdates([set("k0", "2"), set("late", "1")]);
     await drain(buffer, consumer);
     expect(consumer.batches).toEqual([100, 100, 50, 1]);
-    expect(consumer.told.indexOf("in-sync")).toBe(251);
-    expect(consumer.told.at(-1)).toBe("late=1");
+    expect(consumer.received.indexOf("in-sync")).toBe(251);
+    expect(consumer.received.at(-1)).toBe("late=1");
   });
 
-  test("FC-038 after a restart, what is not told again by in-sync is deleted", async () => {
+  test("FC-038 after a restart, keys that are not sent again before in-sync are deleted", async () => {
     const buffer = new DedupeBuffer();
     const consumer = new Consumer();
     buffer.onUpdates([set("a", "1"), set("b", "1")]);
@@ -80,10 +80,10 @@ describe("DM-122 the dedupe buffer", () => {
     buffer.onStatus("in-sync");
     await drain(buffer, consumer);
     expect([...consumer.state.keys()]).toEqual(["/calico/v1/config/b"]);
-    expect(consumer.told.at(-1)).toBe("in-sync");
+    expect(consumer.received.at(-1)).toBe("in-sync");
   });
 
-  test("law: the consumer ends with the source's state, whatever was skipped", () =>
+  test("property: the consumer's final state equals the source's", () =>
     fc.assert(
       fc.asyncProperty(
         fc.array(

@@ -1,4 +1,4 @@
-// What can go wrong between us and a datastore, as types: callers branch on the class, people read the message.
+// Defines the errors of datastore operations. Callers branch on the class; users see the message.
 import { describeValue, type FieldFault, escapeControlCharacters, type StoredKey } from "../model/index.ts";
 
 export type { FieldFault } from "../model/index.ts";
@@ -18,7 +18,7 @@ export class NotFound extends DatastoreError {
 
 export class AlreadyExists extends DatastoreError {
   override readonly name = "AlreadyExists";
-  /** @param existing what stands there, as `KeyValueRevision` of the same key, when the driver got it back */
+  /** @param existing the stored entry of the same key, if the driver read it */
   constructor(
     readonly id: string,
     readonly existing?: unknown,
@@ -28,7 +28,7 @@ export class AlreadyExists extends DatastoreError {
   }
 }
 
-/** The compare-and-swap lost: somebody wrote in between. */
+/** A compare-and-swap failed because the entry changed after it was read. */
 export class Conflict extends DatastoreError {
   override readonly name = "Conflict";
   constructor(
@@ -62,10 +62,10 @@ export class Unsupported extends DatastoreError {
   }
 }
 
-/** Nobody answers, or not in time: says which endpoint, why, and for how long it was tried. */
+/** The datastore did not answer, or not in time. The message contains the endpoint and the reason. */
 export class Unavailable extends DatastoreError {
   override readonly name = "Unavailable";
-  /** Time since the last sign of life, on a connection that was found dead. */
+  /** Time since anything was received, on a connection that was found to be dead. */
   readonly silentMs: number;
   /** The server answered that it cannot serve the request now (HTTP status 429 or 5xx). */
   readonly wasAnswered: boolean;
@@ -80,7 +80,7 @@ export class Unavailable extends DatastoreError {
   }
 }
 
-/** The datastore refused for a reason of its own, told in its words. */
+/** The datastore rejected a request for another reason. The message is the datastore's own. */
 export class DatastoreFailure extends DatastoreError {
   override readonly name = "DatastoreFailure";
 }
@@ -92,7 +92,7 @@ export class Unauthorized extends DatastoreError {
   }
 }
 
-/** The revision asked for is no longer kept: list again. */
+/** The datastore no longer keeps the requested revision: the caller must list again. */
 export class Compacted extends DatastoreError {
   override readonly name = "Compacted";
   constructor(
@@ -106,7 +106,7 @@ export class Compacted extends DatastoreError {
 /** The server answered 404 for a whole kind: probably its API is not installed. */
 export class NotServed extends DatastoreError {
   override readonly name = "NotServed";
-  /** A kind of others: many clusters do not have it. One of ours is about to be installed. */
+  /** The kind does not belong to Calico, and many clusters do not have it. A Calico kind will be installed soon. */
   readonly isOptional: boolean;
   /** Resolves when the definition of the kind is installed; undefined if the kind has to be polled. */
   readonly untilServed: ((signal: AbortSignal) => Promise<void>) | undefined;
@@ -127,25 +127,25 @@ export class NotServed extends DatastoreError {
   }
 }
 
-/** What was said about the datastore cannot be meant: nothing was opened. */
+/** The datastore's configuration is invalid; nothing was opened. */
 export class InvalidConfig extends DatastoreError {
   override readonly name = "InvalidConfig";
 }
 
-/** The file was written by a newer program, or is not ours at all: nothing was touched. */
+/** The file was written by a newer version, or is not a Calico datastore. It was not changed. */
 export class IncompatibleSchema extends DatastoreError {
   override readonly name = "IncompatibleSchema";
   constructor(
     readonly file: string,
     readonly found: number,
     readonly known: number,
-    reason = `it has schema version ${found}, this program knows up to ${known}; use the newer program`,
+    reason = `it has schema version ${found}, this program supports versions up to ${known}; upgrade the program`,
   ) {
     super(`datastore ${file} cannot be used: ${reason}`);
   }
 }
 
-/** A stored value that does not parse: reported by key and skipped, never fatal. */
+/** A stored value that cannot be parsed. It is reported by key and skipped, never fatal. */
 export class UnreadableEntry extends DatastoreError {
   override readonly name = "UnreadableEntry";
   constructor(
@@ -161,8 +161,8 @@ export class UnreadableEntry extends DatastoreError {
 function describeFaults(faults: readonly FieldFault[]): string {
   const one = (fault: FieldFault) =>
     `${fault.field}${fault.value === undefined ? "" : ` = '${describeValue(fault.value)}'`} (${fault.reason})`;
-  const told = [...new Set(faults.map(one))]; // a schema and a rule may find the same
-  if (told.length === 0) return "unknown validation error";
-  if (told.length === 1) return `error with field ${told[0]}`;
-  return `error with the following fields:\n${told.map((fault) => `-  ${fault}`).join("\n")}`;
+  const lines = [...new Set(faults.map(one))]; // a schema and a rule may report the same fault
+  if (lines.length === 0) return "unknown validation error";
+  if (lines.length === 1) return `error with field ${lines[0]}`;
+  return `error with the following fields:\n${lines.map((line) => `-  ${line}`).join("\n")}`;
 }

@@ -1,7 +1,7 @@
 export * from "./api-config.ts";
 export * from "./client/client.ts";
-export { mayRecord, recordVersion, releaseVersion, versionToRecord } from "./client/cluster-version.ts";
-export type { AddressKeeper } from "./client/kind-hooks.ts";
+export { mayRecordVersion, recordVersion, releaseVersion, versionToRecord } from "./client/cluster-version.ts";
+export type { AddressReleaser } from "./client/kind-hooks.ts";
 export { migratePolicyNames } from "./client/migrate-policy-names.ts";
 export type { ResourceName } from "./client/resources.ts";
 export { DEFAULT_ALLOW, DEFAULT_ALLOW_PROFILE } from "./client/static-profile.ts";

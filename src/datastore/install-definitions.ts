@@ -1,4 +1,4 @@
-// The definitions a Kubernetes API server needs before it can hold our resources.
+// Installs Calico's custom resource definitions in a Kubernetes API server.
 import type { KubernetesConfig } from "./config.ts";
 
 export async function installCustomResourceDefinitions(config: KubernetesConfig, signal?: AbortSignal): Promise<void> {

@@ -1,4 +1,4 @@
-// How a key is called in messages: `IPPool(default-v4)`, `NetworkPolicy(prod/allow-dns)`, `BlockKey(cidr=10.0.0.0/26)`.
+// Formats keys for messages: `IPPool(default-v4)`, `NetworkPolicy(prod/allow-dns)`, `BlockKey(cidr=10.0.0.0/26)`.
 import type { StoredKey } from "../model/index.ts";
 
 export function nameOfKey(key: StoredKey): string {

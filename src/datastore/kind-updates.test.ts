@@ -3,7 +3,7 @@ import type { StoredKey } from "../model/index.ts";
 import type { Datastore } from "./datastore.ts";
 import { type KindListener, KindUpdates } from "./kind-updates.ts";
 
-test("of one object, ten problems are reported, and that there are more", () => {
+test("ten problems of one object are reported, and the fact that there are more", () => {
   const reported: string[] = [];
   const nothing = () => {};
   const listener: KindListener = {

@@ -15,7 +15,7 @@ import { UnreadableEntry } from "./errors.ts";
 import type { ListAndWatchReceiver, ListAndWatchSource } from "./list-and-watch.ts";
 import type { SyncerUpdate, SyncStatus } from "./syncer.ts";
 
-/** One object may have a problem in each of its 100,000 rules. */
+/** Limit per object, which may have a problem in each of its 100,000 rules. */
 const MAX_REPORTED_PROBLEMS = 10;
 
 export interface WatchedKind {
@@ -179,7 +179,7 @@ function datastoreSource(
     list: (options) => datastore.list(query, { ...options, onUnreadable }),
     async *watch(after, signal) {
       await using watch = await datastore.watch(query, { after, signal, withoutPrevious: true });
-      // A watch of etcd or SQLite has been accepted when it is returned. Kubernetes' yields a batch of its own.
+      // A watch of etcd or SQLite has been accepted when it is returned. A watch of Kubernetes yields the empty batch itself.
       if (datastore.name !== "kubernetes") yield [];
       yield* watch;
     },

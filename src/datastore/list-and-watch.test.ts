@@ -1,4 +1,4 @@
-// When the loop reports deletions that follow from lists and 404s. The clock stands still except where a step moves it.
+// Tests when the loop reports deletions because of lists and 404 answers. The clock only advances by the steps' `afterMs`.
 import { describe, expect, test } from "bun:test";
 import fc from "fast-check";
 import { Compacted, NotServed, Unavailable } from "./errors.ts";
@@ -19,7 +19,7 @@ const names = (count: number) => Array.from({ length: count }, (_, i) => `a${i}`
 /** A 404 for the kind, and whether discovery confirms that it is not served. */
 const notServed = (isConfirmed: boolean) => new NotServed("Kind", { isConfirmed: async () => isConfirmed });
 
-/** Runs the loop through all steps. Returns what the receiver was told, and its entries at the end. */
+/** Runs the loop through all steps. Returns the receiver's calls, and its entries at the end. */
 async function runSteps(steps: readonly Step[]) {
   let nowMs = 0;
   let position = 0;

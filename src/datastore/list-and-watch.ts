@@ -59,8 +59,10 @@ const JITTER = 0.3;
 
 /** What is listed and watched. Errors have the types of `errors.ts`. */
 export interface ListAndWatchSource<Item, Event> {
-  /** Returns the newest state (a quorum read), never an older one from a cache. */
-  /** @param onPage receives large lists in pages; the result then contains only the items after the last page */
+  /**
+   * Returns the newest state (a quorum read), never an older one from a cache.
+   * @param onPage receives large lists in pages; the result then contains only the items after the last page
+   */
   list(options: {
     readonly signal: AbortSignal;
     readonly onPage: (items: readonly Item[]) => void;
@@ -178,8 +180,8 @@ export class ListAndWatch<Item, Event> {
   }
 
   /**
-   * A kind that the server does not serve has no objects: its list is empty, and that is no failure. A 404 alone does not
-   * prove it: the server's discovery must confirm it, and for `goneAfterMs` if the kind had entries.
+   * A kind that the server does not serve has no objects: its list is empty, which is not a failure. A 404 alone does not
+   * prove this: the server's discovery must confirm it, and for `goneAfterMs` if the kind had entries.
    */
   async #handleNotServed(error: NotServed, progress: ListProgress, signal: AbortSignal): Promise<number> {
     const isAbsent = await error.isConfirmed(signal).catch(() => false);

@@ -9,7 +9,7 @@ function start() {
   const log = createLogger({ level: "info", write });
   return { lines, outages: new OutageLog({ server: "the datastore", log }) };
 }
-/** Lost for so long when it was found dead. */
+/** @param silentMs time without an answer when the connection was found to be dead */
 const lost = (silentMs: number) => new Unavailable("etcd", "no answer", { silentMs });
 const timersRun = () => new Promise((resolve) => setTimeout(resolve, 5));
 

@@ -42,7 +42,7 @@ export class OutageLog implements Disposable {
 
   /**
    * @param name of the kind or path that could not be listed or watched
-   * @param isOutage the failures have lasted so long that consumers are told that the view is out of date
+   * @param isOutage the failures have lasted so long that the syncer's status has changed to `wait-for-ready`
    */
   recordFailure(name: string, error: unknown, isOutage = false): void {
     const reason = describeError(error);

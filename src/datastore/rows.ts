@@ -1,5 +1,5 @@
-// Between rows (a path, its JSON text, a revision) and typed entries and events: what every driver does that keeps the
-// layout of `codec.ts`.
+// Converts rows (a path, its JSON text, a revision) to typed entries and events, for the drivers that store the layout of
+// `codec.ts` (SQLite, etcd).
 import type { StoredKey } from "../model/index.ts";
 import { decodeValue, type PathRange, parsePath } from "./codec.ts";
 import type { Stored, WatchEvent } from "./datastore.ts";
@@ -12,14 +12,14 @@ export interface StoredRow {
   readonly revision: number;
 }
 
-/** One write as a change log tells it. */
+/** One write, as recorded in a change log. */
 export interface RowChange {
   readonly path: string;
   readonly revision: number;
-  /** Null: it was deleted. */
+  /** Null = deleted. */
   readonly value: string | null;
   readonly isNew: boolean;
-  /** What it replaced, when the log still knows. */
+  /** The replaced row, if the log still contains it. */
   readonly previous?: Pick<StoredRow, "value" | "revision">;
 }
 
@@ -38,7 +38,7 @@ export function decodeIfReadable<K extends StoredKey>(key: K, row: StoredRow | u
   }
 }
 
-/** The entries a query asks for; those that do not parse are reported and left out. */
+/** Returns the entries that match the query. Entries that cannot be parsed are reported and left out. */
 export function decodeRows(
   range: PathRange,
   rows: readonly StoredRow[],
@@ -58,20 +58,20 @@ export function decodeRows(
   return items;
 }
 
-/** Why a compare-and-swap was not carried out. */
+/** Returns the error of a compare-and-swap that did not match. */
 export function swapFailure(key: StoredKey, current: StoredRow | undefined): Conflict | NotFound {
   if (current === undefined) return new NotFound(nameOfKey(key));
   return new Conflict(nameOfKey(key), decodeIfReadable(key, current));
 }
 
-/** How a watch begins: everything there is, then the revision it is true for. */
+/** Returns the first events of a watch: all existing entries, then a bookmark with the revision of this state. */
 export function snapshotEvents<K extends StoredKey>(items: readonly Stored<K>[], revision: number): WatchEvent<K>[] {
   const events = items.map((item): WatchEvent<K> => ({ type: "added", item, revision: item.revision }));
   events.push({ type: "bookmark", revision: String(revision) });
   return events;
 }
 
-/** The event of a change, or nothing when the query did not ask for it. */
+/** Returns the event of a change, or undefined if the query does not match the key. */
 export function changeEvent<K extends StoredKey>(range: PathRange, change: RowChange): WatchEvent<K> | undefined {
   const { path, value } = change;
   const key = parsePath(path) as K | undefined;

@@ -1,10 +1,10 @@
-// What flows from a datastore (or Typha) to Felix, BGP and the tunnel allocator: status changes and batches of updates.
-// Only eventual state is promised: updates may be coalesced or repeated, never invented; consumers see no gap.
+// Defines the stream from a datastore (or Typha) to Felix, BGP and the tunnel allocator: status changes and batches of
+// updates. Only the final state is guaranteed: updates of a key may be merged or repeated, and no key is missed.
 import type { Key, ValueOf } from "../model/index.ts";
 
 export type SyncStatus = "wait-for-ready" | "resync" | "in-sync";
 
-/** A key and what it now is; `value` undefined = it is gone (or unreadable, which counts as gone). */
+/** A key and its present value; `value` undefined = deleted (or unreadable, which counts as deleted). */
 export type SyncerUpdate<K extends Key = Key> = K extends Key
   ? {
       readonly key: K;
@@ -16,13 +16,13 @@ export type SyncerUpdate<K extends Key = Key> = K extends Key
 
 export interface SyncerSink {
   onStatus(status: SyncStatus): void;
-  /** @param paths of their keys, in the same order, from a source that has them at hand */
+  /** @param paths the key path of each update, in the same order, if the source has computed them */
   onUpdates(updates: readonly SyncerUpdate[], paths?: readonly string[]): void;
-  /** An entry that could not be parsed: to be reported by key. */
+  /** Called for an entry that cannot be parsed. */
   onUnreadable?(path: string, reason: string): void;
 }
 
-/** Runs until its signal aborts; feeds the sink from one task, never concurrently. */
+/** Runs until its signal aborts. Calls of the sink never overlap. */
 export interface Syncer {
   run(sink: SyncerSink, signal: AbortSignal): Promise<void>;
   /** Time since the emitted state was known to be current; 0 while connected. */

@@ -1,4 +1,4 @@
-// What each consumer follows, and in which form.
+// Lists the kinds that each syncer watches, and the processor that converts each kind.
 import {
   bgpConfigurationProcessor,
   bgpPeerProcessor,
@@ -28,11 +28,11 @@ import type { Syncer, SyncerName } from "./syncer.ts";
 import { WatcherSyncer, type WatcherSyncerOptions } from "./watcher-syncer.ts";
 
 export interface SyncerOptions extends WatcherSyncerOptions {
-  /** This host: `bgp` follows its block affinities only, `tunnel-ip-allocation` its Node only. */
+  /** This host: `bgp` watches only its block affinities, `tunnel-ip-allocation` only its Node. */
   readonly hostname?: string;
-  /** Addresses come from the nodes' pod CIDRs: there are no IPAM blocks to follow. */
+  /** Addresses come from the nodes' pod CIDRs: IPAM blocks are not watched. */
   readonly usePodCidr?: boolean;
-  /** `felix` of a cluster that is not in charge follows settings only. */
+  /** False: `felix` watches only ClusterInformation and FelixConfiguration. */
   readonly isLeader?: boolean;
 }
 
@@ -92,7 +92,7 @@ function felixLeaderKinds(datastore: Datastore, options: SyncerOptions): readonl
     resources("Node", felixNodeProcessor({ usePodCidr })),
     resources("BGPConfiguration", bgpConfigurationProcessor),
     resources("BGPPeer", bgpPeerProcessor),
-    // OpenStack's driver writes them to etcd.
+    // Written to etcd by OpenStack's driver.
     resources("LiveMigration", liveMigrationProcessor),
     ...(usePodCidr ? [] : [stored({ type: "block" })]),
     ...(datastore.name === "kubernetes"

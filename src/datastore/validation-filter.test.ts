@@ -28,7 +28,7 @@ test("FC-039 FC-040 TC-T02 an invalid value counts as absent, is reported once, 
   expect(check({ key, value, change: "new" })).toBe(value);
   expect(check({ key, value: { ...value, name: "" }, change: "new" })).toBeUndefined();
   expect(check({ key, value: { ...value, name: "" }, change: "updated" })).toBeUndefined();
-  expect(reports.map(({ fields }) => fields["reason"])).toEqual(["the workload endpoint names no interface"]);
+  expect(reports.map(({ fields }) => fields["reason"])).toEqual(["the workload endpoint has no interface name"]);
   expect(reports[0]?.fields["key"]).toContain("/workload/k8s/a%2fb/");
 });
 
@@ -45,13 +45,13 @@ for (const { name, between, reports: want } of changes)
     expect(reports).toHaveLength(want);
   });
 
-test("endpoints that may send from foreign addresses are accepted only where that is allowed", () => {
+test("endpoints with allowSpoofedSourcePrefixes are accepted only with allowSpoofing", () => {
   const spoofing = { key, value: { ...value, allowSpoofedSourcePrefixes: ["10.0.0.0/8"] }, change: "new" };
   expect(bench().check(spoofing)).toBeUndefined();
   expect(bench({ allowSpoofing: true }).check(spoofing)).toBe(spoofing.value as never);
 });
 
-test("a NetworkSet that some Typha left with another namespace's labels has none of them", () => {
+test("labels of another namespace are removed from a NetworkSet", () => {
   const { check } = bench();
   const labels = { app: "x", "pcns.team": "monitoring", "pcsa.a": "b", "projectcalico.org/orchestrator": "k8s" };
   const labelsOf = (name: string, own: object) => {
@@ -81,9 +81,7 @@ test("an EndpointSlice with too many ports times addresses counts as absent and 
     expect(limited.check(fine)).toBeDefined();
   expect(limited.reports).toEqual([]);
   expect(limited.check(slice(1000, 101))).toBeUndefined();
-  expect(limited.reports[0]?.fields["reason"]).toBe(
-    "its addresses times its ports are 101000; at most 100000 are used",
-  );
+  expect(limited.reports[0]?.fields["reason"]).toBe("addresses times ports are 101000; the limit is 100000");
   expect(bench().check(slice(1000, 101))).toBeDefined();
 });
 
@@ -101,7 +99,7 @@ test("resources are checked against the schemas that are given", async () => {
   expect(bench().check(peer("bad", { nodeSelector: "has(" }))).toBeDefined();
 });
 
-test("as a sink, the filter passes on status, order and paths, and reports what is unreadable", () => {
+test("as a sink, the filter keeps statuses, order and paths, and reports unreadable entries", () => {
   const passed: unknown[] = [];
   const { filter, reports } = bench();
   const sink = filter.before({
@@ -127,7 +125,7 @@ test("as a sink, the filter passes on status, order and paths, and reports what 
   expect(reports).toHaveLength(2);
 });
 
-test("reports of invalid entries are not kept without bound", async () => {
+test("the number of stored reports is limited", async () => {
   const filter = new ValidationFilter({ log: silentLogger, allowSpoofing: false });
   for (let i = 0; i < 20_000; i++) filter.reportUnreadable(`/calico/first-${i}`, "no JSON");
   expect(await objectsLeftPerRound((number) => filter.reportUnreadable(`/calico/${number}`, "no JSON"))).toBeLessThan(

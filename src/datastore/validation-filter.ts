@@ -27,7 +27,7 @@ export interface ValidationFilterOptions {
   readonly onRejected?: () => void;
 }
 
-/** Remembered reports; beyond that all are forgotten, and what is still invalid may be reported once more. */
+/** Limit of the stored reasons. At the limit all are cleared, and values that are still invalid may be reported again. */
 const MAX_REPORTED = 10_000;
 
 export class ValidationFilter {
@@ -56,7 +56,7 @@ export class ValidationFilter {
     this.#report(path, reason);
   }
 
-  /** A sink that passes to `next` what is valid. */
+  /** Returns a sink that passes valid values to `next`. */
   before(next: SyncerSink): SyncerSink {
     return {
       onStatus: (status) => next.onStatus(status),
@@ -77,7 +77,7 @@ export class ValidationFilter {
     if (this.#reported.size >= MAX_REPORTED) this.#reported.clear();
     this.#reported.set(path, reason);
     this.#options.onRejected?.();
-    this.#options.log.warn("invalid datastore entry; what is invalid counts as absent", { key: path, reason });
+    this.#options.log.warn("invalid datastore entry; the invalid part is ignored", { key: path, reason });
   }
 
   #faultOf({ key, value }: SyncerUpdate): string | undefined {
@@ -95,7 +95,7 @@ export class ValidationFilter {
   }
 
   #endpointFault(endpoint: WorkloadEndpoint): string | undefined {
-    if (endpoint.name === "") return "the workload endpoint names no interface";
+    if (endpoint.name === "") return "the workload endpoint has no interface name";
     if ((endpoint.allowSpoofedSourcePrefixes ?? []).length > 0 && !this.#options.allowSpoofing)
       return "allowSpoofedSourcePrefixes is set, but WorkloadSourceSpoofing does not allow it";
     return undefined;
@@ -105,7 +105,7 @@ export class ValidationFilter {
     const { maxSliceMembers = Number.POSITIVE_INFINITY } = this.#options;
     const count = countSliceMembers(readEndpointSlice(slice, ignoreUnreadable));
     if (count <= maxSliceMembers) return undefined;
-    return `its addresses times its ports are ${count}; at most ${maxSliceMembers} are used`;
+    return `addresses times ports are ${count}; the limit is ${maxSliceMembers}`;
   }
 
   #schemaFault(kind: string, resource: Resource): string | undefined {

@@ -1,5 +1,5 @@
-// Keeps the entries of some queries in memory, up to date by list-and-watch. A reader sees them as old as the watch delay;
-// an entry that is missing here may have been created meanwhile.
+// Caches the entries of some queries by list-and-watch. They are out of date by the delay of the watch: an entry that is
+// missing here may already exist in the datastore.
 import type { Logger } from "../lib/log/log.ts";
 import { keyMatches, keyPath, passThrough, type StoredKey, type StoredQuery } from "../model/index.ts";
 import type { Datastore, KeyOfQuery, Stored } from "./datastore.ts";

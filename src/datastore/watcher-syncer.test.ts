@@ -27,9 +27,9 @@ const resource = (
   value: { apiVersion: API_VERSION, kind, metadata: { name, namespace }, spec },
 });
 
-/** Remembers what a consumer was told: `wait-for-ready`, `+path`, `~path`, `-path`. */
+/** Records the calls of a sink: `wait-for-ready`, `+path`, `~path`, `-path`. */
 class Listener implements SyncerSink {
-  readonly told: string[] = [];
+  readonly received: string[] = [];
   readonly values = new Map<string, unknown>();
   readonly unreadable: string[] = [];
   readonly batches: number[] = [];
@@ -38,7 +38,7 @@ class Listener implements SyncerSink {
 
   onStatus(status: SyncStatus): void {
     this.status = status;
-    this.told.push(status);
+    this.received.push(status);
     this.#changed();
   }
   onUpdates(updates: readonly SyncerUpdate[]): void {
@@ -47,9 +47,9 @@ class Listener implements SyncerSink {
     for (const { key, value, change } of updates) {
       const path = keyPath(key);
       const short = path.replace("/calico/resources/v3/projectcalico.org/", "");
-      expect(this.values.has(path)).toBe(change !== "new"); // never a repeated add, never a change of the unknown
+      expect(this.values.has(path)).toBe(change !== "new"); // "new" only for unknown keys, other changes only for known ones
       expect(value === undefined).toBe(change === "deleted");
-      this.told.push(`${{ new: "+", updated: "~", deleted: "-" }[change]}${short}`);
+      this.received.push(`${{ new: "+", updated: "~", deleted: "-" }[change]}${short}`);
       if (value === undefined) this.values.delete(path);
       else this.values.set(path, value);
     }
@@ -68,7 +68,7 @@ class Listener implements SyncerSink {
 
 const FAST = { watchRetryMs: 1, listRetryMs: 1, pollMs: 2, outageAfterMs: 600_000, goneAfterMs: 0 };
 
-/** A datastore that does what a script says: one step per list or watch. */
+/** A datastore that follows a script: one step per list or watch. */
 class Scripted {
   readonly calls: string[] = [];
   readonly #steps: (readonly ["list" | "watch", unknown])[];
@@ -114,7 +114,7 @@ const added = (name: string, revision: string): WatchEvent => ({ type: "added", 
 async function runScript(
   steps: readonly (readonly ["list" | "watch", unknown])[],
   options: WatcherSyncerOptions = {},
-): Promise<{ told: string[]; calls: string[]; listener: Listener }> {
+): Promise<{ received: string[]; calls: string[]; listener: Listener }> {
   const script = new Scripted(steps);
   const listener = new Listener();
   const abort = new AbortController();
@@ -128,31 +128,31 @@ async function runScript(
   await Bun.sleep(2);
   abort.abort();
   await running;
-  return { told: listener.told.map((line) => line.replace("nodes/", "")), calls: script.calls, listener };
+  return { received: listener.received.map((line) => line.replace("nodes/", "")), calls: script.calls, listener };
 }
 
 describe("DM-117 one kind is listed and watched, and relisted without repeats", () => {
-  test("a relist tells only the difference, stale keys are deleted", async () => {
-    const { told, calls } = await runScript([
+  test("a repeated list emits only the differences, and deletes missing keys", async () => {
+    const { received, calls } = await runScript([
       ["list", { items: [item("a", "1"), item("b", "2"), item("c", "3")], revision: "3" }],
       ["watch", [[added("d", "4")], new Compacted("4")]],
       ["list", { items: [item("a", "1"), item("b", "5"), item("e", "6")], revision: "6" }],
     ]);
-    expect(told).toEqual(["wait-for-ready", "resync", "+a", "+b", "+c", "in-sync", "+d", "~b", "+e", "-c", "-d"]);
+    expect(received).toEqual(["wait-for-ready", "resync", "+a", "+b", "+c", "in-sync", "+d", "~b", "+e", "-c", "-d"]);
     expect(calls).toEqual(["list", "watch 3", "list", "watch 6"]);
   });
 
-  test("a lost connection goes on at the same revision, bookmarks move it", async () => {
-    const { calls, told } = await runScript([
+  test("after a lost connection the watch resumes after its last revision, which bookmarks advance", async () => {
+    const { calls, received } = await runScript([
       ["list", { items: [], revision: "3" }],
       ["watch", [[added("a", "4")], [{ type: "bookmark", revision: "9" }], new Unavailable("x", "refused")]],
       ["watch", new Unavailable("x", "refused")],
     ]);
     expect(calls).toEqual(["list", "watch 3", "watch 9", "watch 9"]);
-    expect(told).toEqual(["wait-for-ready", "resync", "in-sync", "+a"]);
+    expect(received).toEqual(["wait-for-ready", "resync", "in-sync", "+a"]);
   });
 
-  test("list errors are tried again; other watch errors five times, then a full resync", async () => {
+  test("a failed list is retried; a watch is retried five times after other errors, then a list follows", async () => {
     const broken = new DatastoreFailure("broken");
     const { calls } = await runScript([
       ["list", broken],
@@ -163,13 +163,13 @@ describe("DM-117 one kind is listed and watched, and relisted without repeats", 
     expect(calls).toEqual(["list", "list", "watch 3", "watch 3", "watch 3", "watch 3", "watch 3", "list", "watch 7"]);
   });
 
-  test("a watch that is refused for lack of rights is tried again at the same revision, without a list", async () => {
+  test("a watch without permission is retried at the same revision, without a list", async () => {
     const refused = new Unauthorized("may not watch");
     const { calls } = await runScript([
       ["list", { items: [], revision: "3" }],
       ...Array.from({ length: 7 }, () => ["watch", refused] as const),
     ]);
-    expect(new Set(calls.slice(1))).toEqual(new Set(["watch 3"])); // an eighth may have begun
+    expect(new Set(calls.slice(1))).toEqual(new Set(["watch 3"])); // an eighth call may have started
     expect(calls.slice(0, 8)).toEqual(["list", ...Array.from({ length: 7 }, () => "watch 3")]);
   });
 
@@ -183,36 +183,36 @@ describe("DM-117 one kind is listed and watched, and relisted without repeats", 
     expect(calls).toEqual(["list", "watch 3", "watch 3", "watch 5", "watch 5"]);
   });
 
-  test("an entry that does not parse counts as gone and is reported", async () => {
+  test("an entry that cannot be parsed counts as deleted and is reported", async () => {
     const { key } = resource("Node", "a");
-    const { told, listener } = await runScript([
+    const { received, listener } = await runScript([
       ["list", { items: [item("a", "1")], revision: "1" }],
       ["watch", [[{ type: "error", error: new UnreadableEntry(keyPath(key), "no JSON", key), revision: "2" }]]],
     ]);
-    expect(told).toEqual(["wait-for-ready", "resync", "+a", "in-sync", "-a"]);
+    expect(received).toEqual(["wait-for-ready", "resync", "+a", "in-sync", "-a"]);
     expect(listener.unreadable).toHaveLength(1);
   });
 
-  test("at the end everything is deleted if that was asked for", async () => {
+  test("deleteAtEnd emits the deletion of all keys at the end", async () => {
     const steps = [["list", { items: [item("a", "1")], revision: "1" }]] as const;
-    expect((await runScript(steps)).told.at(-1)).toBe("in-sync");
-    expect((await runScript(steps, { deleteAtEnd: true })).told.at(-1)).toBe("-a");
+    expect((await runScript(steps)).received.at(-1)).toBe("in-sync");
+    expect((await runScript(steps, { deleteAtEnd: true })).received.at(-1)).toBe("-a");
   });
 });
 
 describe("DM-119 what cannot be watched or is lost", () => {
   test("a list without revision, or a kind without watch, is polled and stays in sync", async () => {
-    const { told, calls } = await runScript([
+    const { received, calls } = await runScript([
       ["list", { items: [], revision: "" }],
       ["list", { items: [item("a", "1")], revision: "5" }],
       ["watch", new Unsupported("watch", "Node")],
       ["list", { items: [item("a", "1")], revision: "6" }],
     ]);
-    expect(told).toEqual(["wait-for-ready", "resync", "in-sync", "+a"]);
+    expect(received).toEqual(["wait-for-ready", "resync", "in-sync", "+a"]);
     expect(calls).toEqual(["list", "list", "watch 5", "list", "watch 6"]);
   });
 
-  test("after ten minutes of failure the status falls back, and rises again", async () => {
+  test("after ten minutes of failures the status returns to wait-for-ready, and later to in-sync", async () => {
     let now = 0;
     const lasting: boolean[] = [];
     const gone = new Unavailable("x", "refused");
@@ -223,8 +223,8 @@ describe("DM-119 what cannot be watched or is lost", () => {
       ["list", { items: [item("b", "2"), item("c", "1")], revision: "2" }],
     ] as const;
     const options = { now: () => (now += 400_000), onFailure: (_: unknown, l: boolean) => lasting.push(l) };
-    const { told, calls } = await runScript(steps, options);
-    expect(told).toEqual([
+    const { received, calls } = await runScript(steps, options);
+    expect(received).toEqual([
       "wait-for-ready",
       "resync",
       "+a",
@@ -240,7 +240,7 @@ describe("DM-119 what cannot be watched or is lost", () => {
     expect(lasting).toEqual([false, true]);
     now = 0;
     const dropped = await runScript(steps, { ...options, deleteOnOutage: true });
-    expect(dropped.told).toEqual([
+    expect(dropped.received).toEqual([
       "wait-for-ready",
       "resync",
       "+a",
@@ -257,12 +257,12 @@ describe("DM-119 what cannot be watched or is lost", () => {
   });
 });
 
-test("DM-120 a kind the server does not have counts as in sync and is asked for again", async () => {
-  const { told, calls } = await runScript([
+test("DM-120 a kind that the server does not serve counts as in sync and is polled", async () => {
+  const { received, calls } = await runScript([
     ["list", new NotServed("Node")],
     ["list", { items: [item("a", "1")], revision: "1" }],
   ]);
-  expect(told).toEqual(["wait-for-ready", "resync", "in-sync", "+a"]);
+  expect(received).toEqual(["wait-for-ready", "resync", "in-sync", "+a"]);
   expect(calls).toEqual(["list", "list", "watch 1"]);
 });
 
@@ -280,8 +280,8 @@ test("a kind that is served later is listed as soon as its definition is install
     { timings: { ...FAST, pollMs: 3_600_000 } },
   );
   setTimeout(() => installed.resolve(), 20);
-  const { told, calls } = await script;
-  expect(told).toEqual(["wait-for-ready", "resync", "in-sync", "+a", "-a"]);
+  const { received, calls } = await script;
+  expect(received).toEqual(["wait-for-ready", "resync", "in-sync", "+a", "-a"]);
   expect(calls).toEqual(["list", "list", "watch 1", "list", "list", "watch 9"]);
 });
 
@@ -347,7 +347,7 @@ describe("on a real datastore", () => {
   ] as readonly { key: StoredKey; value: unknown }[];
 
   const v3 = "/calico/resources/v3/projectcalico.org/";
-  test("DM-123 DM-124 felix hears of policies, endpoints, sets, pools, nodes, blocks and settings", async () => {
+  test("DM-123 DM-124 felix receives policies, endpoints, sets, pools, nodes, blocks and settings", async () => {
     const { listener, stop } = await follow("felix", {}, everything);
     expect([...listener.values.keys()].sort()).toEqual(
       [
@@ -384,7 +384,7 @@ describe("on a real datastore", () => {
     await alone.stop();
   });
 
-  test("DM-125 bgp hears of pools, nodes, peers, filters and this host's affinities", async () => {
+  test("DM-125 bgp receives pools, nodes, peers, filters and this host's affinities", async () => {
     const { listener, stop } = await follow("bgp", { hostname: "n1" }, everything);
     expect([...listener.values.keys()].sort()).toEqual(
       [
@@ -400,7 +400,7 @@ describe("on a real datastore", () => {
     await stop();
   });
 
-  test("DM-126 the tunnel allocator hears of pools and its node, or all", async () => {
+  test("DM-126 the tunnel allocator receives pools and its node, or all nodes", async () => {
     for (const [options, nodes] of [
       [{ hostname: "n1" }, ["n1"]],
       [{}, ["n1", "n2"]],
@@ -414,22 +414,22 @@ describe("on a real datastore", () => {
     }
   });
 
-  test("DM-127 the status reporter hears of node statuses", async () => {
+  test("DM-127 the status reporter receives CalicoNodeStatus resources", async () => {
     const { listener, stop } = await follow("node-status", {}, everything);
     expect([...listener.values.keys()]).toEqual([`${v3}caliconodestatuses/st`]);
     await stop();
   });
 
-  test("DM-118 in sync only when every kind is; then changes follow", async () => {
+  test("DM-118 the status is in-sync when every kind is; then changes follow", async () => {
     const { datastore, listener, stop } = await follow("felix", {}, everything);
-    expect(listener.told.filter((line) => !/^[+~-]/.test(line))).toEqual(["wait-for-ready", "resync", "in-sync"]);
-    expect(listener.told.at(-1)).toBe("in-sync");
+    expect(listener.received.filter((line) => !/^[+~-]/.test(line))).toEqual(["wait-for-ready", "resync", "in-sync"]);
+    expect(listener.received.at(-1)).toBe("in-sync");
     const peer = resource("BGPPeer", "other", { peerIP: "192.0.2.253" });
     await datastore.create(peer as never);
     await listener.until(() => listener.values.has(`${v3}bgppeers/other`));
     await datastore.delete(peer.key);
     await listener.until(() => !listener.values.has(`${v3}bgppeers/other`));
-    // The endpoint turns unreadable for us: gone, and said why.
+    // The endpoint becomes unreadable: it is deleted, and the reason is reported.
     const wep = resource(
       "WorkloadEndpoint",
       "n1-k8s-web-eth0",
@@ -448,12 +448,12 @@ describe("on a real datastore", () => {
     expect(Math.max(...listener.batches)).toBeLessThanOrEqual(1000);
     expect(listener.batches.length).toBeLessThan(10);
     expect(listener.values.size).toBe(2500);
-    expect(listener.told.indexOf("in-sync")).toBe(listener.told.length - 1);
+    expect(listener.received.indexOf("in-sync")).toBe(listener.received.length - 1);
     await stop();
   });
 });
 
-test("DM-105 DM-106 of the Kubernetes datastore felix also hears policies, endpoint slices and services as they are", async () => {
+test("DM-105 DM-106 with the Kubernetes datastore felix also receives policies, endpoint slices and services", async () => {
   const service = resource("KubernetesService", "web", { clusterIP: "10.96.0.1" }, "ns1");
   const slice = resource("KubernetesEndpointSlice", "web-1", { addressType: "IPv4" }, "ns1");
   const asked: string[] = [];
@@ -490,7 +490,7 @@ test("DM-105 DM-106 of the Kubernetes datastore felix also hears policies, endpo
   expect([...listener.values.values()]).toEqual(expect.arrayContaining([service.value, slice.value]));
 });
 
-test("LiveMigrations are followed wherever they are kept: OpenStack writes them to etcd", async () => {
+test("LiveMigrations are watched in etcd too, where OpenStack writes them", async () => {
   const store = await openSqliteInMemory();
   const migration = { source: { workloadEndpoint: { hostname: "h", orchestratorID: "openstack", workloadID: "w" } } };
   await store.create(resource("LiveMigration", "m", migration, "ns") as never);
@@ -504,7 +504,7 @@ test("LiveMigrations are followed wherever they are kept: OpenStack writes them 
   expect([...listener.values.values()]).toContainEqual(expect.objectContaining({ kind: "LiveMigration" }));
 });
 
-test("what could not be read from the first is told by its key, as what turns unreadable later is", async () => {
+test("an entry that is unreadable in the first list is reported by key, like one that becomes unreadable later", async () => {
   let db: Database | undefined;
   const store = await openSqliteInMemory({ onOpen: (opened) => (db = opened) });
   const scribble = (name: string) =>

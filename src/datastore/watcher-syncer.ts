@@ -1,5 +1,5 @@
-// All kinds that a consumer needs, as one stream: each kind has its own list-and-watch loop, updates are joined into
-// batches, and there is one status over all: in sync when every kind is, waiting while every kind is, resync in between.
+// Joins all kinds that a consumer needs into one stream. Each kind has its own list-and-watch loop; their updates are
+// joined into batches. The status is in-sync if every kind is, wait-for-ready if every kind is, and otherwise resync.
 //
 //   Datastore ──list, watch──► ListAndWatch ──► KindUpdates (one per kind) ──► batch ──► SyncerSink
 import type { Logger } from "../lib/log/log.ts";
@@ -96,7 +96,7 @@ function aggregate(statuses: readonly SyncStatus[]): SyncStatus {
   return statuses.every((status) => status === "wait-for-ready") ? "wait-for-ready" : "resync";
 }
 
-/** Joins what arrives within one turn of the event loop. */
+/** Joins the updates that arrive within one turn of the event loop. */
 class Batch {
   readonly #sink: SyncerSink;
   #updates: SyncerUpdate[] = [];

@@ -152,7 +152,7 @@ suite("it may give a certificate instead", async () => {
 suite("a plugin that fails, says nothing of use, or is not there is named in one line, without what it printed", async () => {
   const cases = {
     "failing-plugin": { answer: "echo secret; exit 3", says: "failed with 3" },
-    "mute-plugin": { answer: "echo secret", says: "gave neither a token nor a certificate" },
+    "mute-plugin": { answer: "echo secret", says: "returned neither a token nor a certificate" },
   };
   for (const [name, { answer, says }] of Object.entries(cases)) {
     const api = await open({ exec: { command: plugin(name, answer).command } });

@@ -70,7 +70,7 @@ const endpoint = (podName: string, spec: object, uid?: string): Entry<ResourceKe
 suite("DM-104 a name that means a policy of Kubernetes is not written; policies have plain revisions", async () => {
   const policy = make("NetworkPolicy", { name: "knp.default.web", namespace: "ns1" });
   const key = { type: "resource", kind: "NetworkPolicy", namespace: "ns1", name: "knp.default.web" } as const;
-  const refused = "is not supported on NetworkPolicy(ns1/knp.default.web): change the NetworkPolicy of Kubernetes";
+  const refused = "is not supported on NetworkPolicy(ns1/knp.default.web): change the Kubernetes NetworkPolicy instead";
   const writes: readonly (() => Promise<unknown>)[] = [
     () => store.create({ key, value: policy }),
     () => store.update({ key, value: policy, revision: "1" }),

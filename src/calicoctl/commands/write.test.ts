@@ -306,7 +306,7 @@ test("a datastore that takes no writes is waited for once, not once for each res
     expect(performance.now() - started).toBeLessThan(4 * line.timeoutMs);
     expect(answer).toMatchObject({ code: 1, out: "" });
     expect(answer.err).toMatch(
-      /calico\.db is unavailable: another process held it for \d+ ms; 2 more resource\(s\) not attempted\]\n$/,
+      /calico\.db is unavailable: another process held the lock for \d+ ms; 2 more resource\(s\) not attempted\]\n$/,
     );
   } finally {
     blocker.close();

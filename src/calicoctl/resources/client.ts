@@ -2,7 +2,7 @@
 // supported.
 import { existsSync } from "node:fs";
 import {
-  type AddressKeeper,
+  type AddressReleaser,
   chooseDatastore,
   Client,
   type ClientOptions,
@@ -99,7 +99,7 @@ export async function openStore(call: DatastoreCall, options: StoreOptions = FEW
 }
 
 /** Returns the IPAM operations that deleting a pool or a node requires; IPAM is loaded on first use. */
-function addressesOf(datastore: Datastore): AddressKeeper {
+function addressesOf(datastore: Datastore): AddressReleaser {
   const ipam = async () => new (await import("../../ipam/index.ts")).Ipam({ datastore });
   return {
     releasePool: async (cidr, signal) => (await ipam()).releasePoolAffinities(cidr, signal),

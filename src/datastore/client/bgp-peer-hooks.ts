@@ -1,9 +1,9 @@
-// A peering that names a filter which is not there would let everything pass: refused.
+// Rejects a BGPPeer that refers to a missing BGPFilter: without the filter, all routes would pass.
 import { ignoreUnreadable, readBgpPeer, type Resource } from "../../model/index.ts";
 import { NotFound, ValidationFailed } from "../errors.ts";
-import type { Flow, FlowContext } from "./kind-hooks.ts";
+import type { KindHooks, HookContext } from "./kind-hooks.ts";
 
-async function checkFilters(resource: Resource, { store, signal }: FlowContext): Promise<void> {
+async function checkFilters(resource: Resource, { store, signal }: HookContext): Promise<void> {
   const { filters } = readBgpPeer(resource, ignoreUnreadable);
   const missing: string[] = [];
   for (const name of new Set(filters)) {
@@ -20,7 +20,7 @@ async function checkFilters(resource: Resource, { store, signal }: FlowContext):
     ]);
 }
 
-export const bgpPeerFlow: Flow = {
+export const bgpPeerHooks: KindHooks = {
   beforeCreate: checkFilters,
   beforeUpdate: (resource, _current, context) => checkFilters(resource, context),
 };

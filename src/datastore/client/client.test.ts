@@ -6,11 +6,11 @@ import type { Datastore } from "../datastore.ts";
 import { AlreadyExists, Conflict, NotFound, Unsupported, ValidationFailed } from "../errors.ts";
 import { openSqliteInMemory } from "../sqlite/open.ts";
 import { Client } from "./client.ts";
-import type { AddressKeeper } from "./kind-hooks.ts";
+import type { AddressReleaser } from "./kind-hooks.ts";
 
 let store: Datastore;
 let client: Client;
-const keeper = (): AddressKeeper & { calls: string[] } => {
+const keeper = (): AddressReleaser & { calls: string[] } => {
   const calls: string[] = [];
   return {
     calls,
@@ -41,7 +41,7 @@ const fault = (promise: Promise<unknown>): Promise<Error> =>
 const storedNames = async (kind: KindName) =>
   (await store.list({ type: "resource", kind })).items.map(({ key }) => key.name);
 
-test("DM-109 create stamps what is new and refuses a revision, a missing name or namespace", async () => {
+test("DM-109 create sets UID and creation time, and rejects a revision, a missing name or a missing namespace", async () => {
   const created = await client.create(pool("a", "10.0.0.0/16"));
   expect(created.metadata.uid).toMatch(/^[0-9a-f-]{36}$/);
   expect(created.metadata.creationTimestamp).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$/);
@@ -64,7 +64,7 @@ test("DM-109 create stamps what is new and refuses a revision, a missing name or
   expect(await fault(client.create(pool("a", "10.0.0.0/16")))).toBeInstanceOf(AlreadyExists);
 });
 
-test("DM-109 update needs revision, uid and creation time; a stale revision conflicts; input stays as it was", async () => {
+test("DM-109 update needs revision, uid and creation time; a stale revision conflicts; the input is not modified", async () => {
   const created = await client.create(pool("a", "10.0.0.0/16"));
   for (const field of ["resourceVersion", "uid", "creationTimestamp"] as const) {
     const { [field]: _, ...metadata } = created.metadata;
@@ -83,7 +83,7 @@ test("DM-109 update needs revision, uid and creation time; a stale revision conf
   expect(await fault(client.update(gone))).toBeInstanceOf(NotFound);
 });
 
-test("DM-109 apply creates, then updates, and keeps the identity", async () => {
+test("DM-109 apply creates, then updates, and keeps UID and creation time", async () => {
   const first = await client.apply(pool("a", "10.0.0.0/16"));
   const second = await client.apply(pool("a", "10.0.0.0/16", { natOutgoing: true }));
   expect(second.metadata.uid).toBe(first.metadata.uid!);
@@ -92,7 +92,7 @@ test("DM-109 apply creates, then updates, and keeps the identity", async () => {
   expect(await fault(client.apply(stale))).toBeInstanceOf(Conflict);
 });
 
-test("DM-109 replace keeps the stored identity and takes the given labels, spec and annotations", async () => {
+test("DM-109 replace keeps the stored UID and creation time and sets the given labels, spec and annotations", async () => {
   const labelled = (labels: Record<string, string> | undefined, annotations: Record<string, string> | undefined) => {
     const given = { ...(labels && { labels }), ...(annotations && { annotations }) };
     return { ...pool("a", "10.0.0.0/16"), metadata: { name: "a", ...given } };
@@ -130,7 +130,7 @@ test("DM-109 replace retries after a concurrent write, unless a revision was giv
   expect(created.metadata.uid).toBe(replaced.metadata.uid!);
 });
 
-test("a client that initializes creates the cluster's identity with the first write, not with a delete", async () => {
+test("initializesBeforeWrite creates ClusterInformation before the first write, not before a delete", async () => {
   const initializing = new Client(store, { initializesBeforeWrite: true });
   await fault(initializing.delete({ kind: "IPPool", name: "a" }));
   expect(await storedNames("ClusterInformation")).toEqual([]);
@@ -141,7 +141,7 @@ test("a client that initializes creates the cluster's identity with the first wr
   expect(await storedNames("ClusterInformation")).toEqual([]); // once per client
 });
 
-test("DM-108 errors are types with the texts scripts know", async () => {
+test("DM-108 errors have their own types and Calico's messages", async () => {
   const { revision } = await store.list({ type: "resource", kind: "IPPool" });
   expect((await fault(client.get({ kind: "IPPool", name: "x" }))).message).toBe("resource does not exist: IPPool(x)");
   await client.create(make("NetworkSet", "s", { nets: [] }, "prod"));
@@ -165,7 +165,7 @@ test("DM-108 errors are types with the texts scripts know", async () => {
   expect(new ValidationFailed([]).message).toBe("unknown validation error");
 });
 
-test("DM-110 a status survives an update of the spec and can be updated", async () => {
+test("DM-110 an update of the spec keeps the status, and the status can be updated", async () => {
   const created = await client.create(
     make("CalicoNodeStatus", "s", { node: "n1", classes: ["BGP"], updatePeriodSeconds: 10 }),
   );
@@ -178,7 +178,7 @@ test("DM-110 a status survives an update of the spec and can be updated", async 
   expect(updated.status).toMatchObject({ lastUpdated: "2026-01-02T03:04:05Z" });
 });
 
-test("DM-111 pools do not overlap, and say with whom they would", async () => {
+test("DM-111 an overlapping pool is rejected with the name of the other pool", async () => {
   await client.create(pool("old", "10.0.0.0/8"));
   const error = await fault(client.create(pool("new", "10.1.0.0/16")));
   expect(error).toBeInstanceOf(ValidationFailed);
@@ -187,16 +187,16 @@ test("DM-111 pools do not overlap, and say with whom they would", async () => {
   await client.create(pool("new", "10.1.0.0/16"), { unsafe: true });
 });
 
-test("DM-111 blocks of another size in the range are named", async () => {
+test("DM-111 a pool is rejected with the name of a block of another size in its range", async () => {
   const cidr = parseCidr("10.0.0.64/27");
   const block = { cidr, allocations: [], unallocated: [], attributes: [], deleted: false };
   const sequences = { sequenceNumber: 0n, sequenceNumberForAllocation: {} };
   await store.create({ key: { type: "block", cidr }, value: { ...block, ...sequences } });
-  expect((await fault(client.create(pool("a", "10.0.0.0/16")))).message).toContain("holds block 10.0.0.64/27");
+  expect((await fault(client.create(pool("a", "10.0.0.0/16")))).message).toContain("contains block 10.0.0.64/27");
   await client.create(pool("a", "10.0.0.0/16", { blockSize: 27 }));
 });
 
-test("DM-111 a pool keeps range and block size; another spelling of the same range is fine", async () => {
+test("DM-111 a pool's CIDR and block size cannot change; another spelling of the same CIDR is accepted", async () => {
   const created = await client.create(pool("six", "fd00:0:0::/48"));
   const change = (spec: object) => client.update({ ...created, spec: { ...created.spec, ...spec } } as Resource);
   expect((await fault(change({ cidr: "fd01::/48" }))).message).toContain("cannot be changed");
@@ -204,7 +204,7 @@ test("DM-111 a pool keeps range and block size; another spelling of the same ran
   expect((await change({ cidr: "fd00:0000:0000::/48", natOutgoing: true })).spec).toMatchObject({ cidr: "fd00::/48" });
 });
 
-test("DM-111 deleting a pool disables it first, lets assignments settle, releases its blocks, then deletes", async () => {
+test("DM-111 deleting a pool disables it, waits for assignments in flight, releases its blocks, then deletes it", async () => {
   const created = await client.create(pool("a", "10.0.0.0/16"));
   const seen: boolean[] = [];
   addresses.releasePool = async (cidr: Cidr) => {
@@ -220,7 +220,7 @@ test("DM-111 deleting a pool disables it first, lets assignments settle, release
   expect(await storedNames("IPPool")).toEqual([]);
 });
 
-test("DM-112 encapsulation follows from the pools; older agents are told only when asked for", async () => {
+test("DM-112 a pool's encapsulation is copied to FelixConfiguration only if the option is set", async () => {
   await client.create(pool("a", "10.0.0.0/16", { ipipMode: "Always" }));
   expect(await storedNames("FelixConfiguration")).toEqual([]);
   const telling = new Client(store, { encapsulationInFelixConfiguration: true });
@@ -236,7 +236,7 @@ test("DM-112 encapsulation follows from the pools; older agents are told only wh
   expect(await spec()).toEqual({ ipipEnabled: false });
 });
 
-test("DM-113 a node takes along what is its own, and nothing else", async () => {
+test("DM-113 deleting a node deletes what belongs to it, and nothing else", async () => {
   const endpoint = (node: string, ip: string) =>
     make(
       "WorkloadEndpoint",
@@ -268,14 +268,14 @@ test("DM-113 a node takes along what is its own, and nothing else", async () => 
   expect(await storedNames("BGPConfiguration")).toEqual(["node.n1-2"]);
 });
 
-test("DM-113 what is left of a node that is gone goes too, and that it was gone is told", async () => {
+test("DM-113 deleting a missing node deletes what remains of it, and reports NotFound", async () => {
   await client.create(make("HostEndpoint", "hep", { node: "n1", interfaceName: "eth0" }));
   expect(await fault(client.delete({ kind: "Node", name: "n1" }))).toBeInstanceOf(NotFound);
   expect(addresses.calls).toEqual(["host n1"]);
   expect(await storedNames("HostEndpoint")).toEqual([]);
 });
 
-test("DM-114 a workload endpoint's name is made from its fields, its labels are enforced", async () => {
+test("DM-114 a workload endpoint's name is computed from its fields, and its labels are set", async () => {
   const spec = { orchestrator: "k8s", node: "node-1", pod: "pod-a", endpoint: "eth0", interfaceName: "cali1" };
   const input = make("WorkloadEndpoint", "", spec, "ns1");
   const labels = { app: "a", "projectcalico.org/namespace": "elsewhere" };
@@ -294,7 +294,7 @@ test("DM-114 a workload endpoint's name is made from its fields, its labels are 
   );
 });
 
-test("DM-115 cluster information is made once, merged afterwards, by many at once", async () => {
+test("DM-115 concurrent initializations create ClusterInformation once; later ones are merged", async () => {
   await Promise.all([1, 2, 3].map(() => client.ensureInitialized({ version: "v1", clusterType: "k8s,bgp" })));
   const first = await client.get({ kind: "ClusterInformation", name: "default" });
   expect(first.spec).toMatchObject({ clusterType: "k8s,bgp", calicoVersion: "v1", datastoreReady: true });
@@ -310,12 +310,12 @@ test("DM-115 cluster information is made once, merged afterwards, by many at onc
   );
 });
 
-test("DM-115 creating a node initialises the cluster", async () => {
+test("DM-115 creating a node initializes the cluster", async () => {
   await client.create(make("Node", "n1"));
   expect(await storedNames("ClusterInformation")).toEqual(["default"]);
 });
 
-test("DM-116 the built-in tiers are made, and what stands there is left alone", async () => {
+test("DM-116 the built-in tiers are created, and existing ones are not changed", async () => {
   await client.ensureInitialized();
   const tiers = (await client.list({ kind: "Tier" })).items;
   expect(tiers.map((tier) => [tier.metadata.name, tier.spec.order, tier.spec.defaultAction])).toEqual([
@@ -327,7 +327,7 @@ test("DM-116 the built-in tiers are made, and what stands there is left alone", 
   expect((await client.list({ kind: "Tier" })).items).toEqual(tiers);
 });
 
-test("policies need their tier; a tier goes only when it is empty", async () => {
+test("a policy's tier must exist, and only an empty tier can be deleted", async () => {
   const policy = make("GlobalNetworkPolicy", "deny", { tier: "ops", types: ["Ingress"] });
   expect(await fault(client.create(policy))).toBeInstanceOf(NotFound);
   await client.create(make("Tier", "ops", { order: 10 }));
@@ -342,7 +342,7 @@ test("policies need their tier; a tier goes only when it is empty", async () => 
   expect(await fault(client.delete({ kind: "Tier", name: "default" }))).toBeInstanceOf(Unsupported);
 });
 
-test("DM-092 a policy whose user named it default.x is not x", async () => {
+test("DM-092 a policy that its user named default.x is not the policy x", async () => {
   const named = { kind: "GlobalNetworkPolicy", name: "default.x" } as const;
   const plain = { kind: "GlobalNetworkPolicy", name: "x" } as const;
   await client.create(make("GlobalNetworkPolicy", "default.x", { order: 1 }));
@@ -355,7 +355,7 @@ test("DM-092 a policy whose user named it default.x is not x", async () => {
   expect(await storedNames("GlobalNetworkPolicy")).toEqual(["default.x"]);
 });
 
-test("DM-092 policies stored under an older name are read, updated and deleted where they stand", async () => {
+test("DM-092 policies stored under an older name are read, updated and deleted under that name", async () => {
   const metadata = { name: "default.web", namespace: "ns", uid: "u", creationTimestamp: "2020-01-01T00:00:00Z" };
   const text = JSON.stringify({
     kind: "NetworkPolicy",
@@ -383,7 +383,7 @@ test("DM-092 policies stored under an older name are read, updated and deleted w
   expect(await storedNames("NetworkPolicy")).toEqual(["web"]);
 });
 
-test("a peering may name only filters that exist", async () => {
+test("a BGPPeer may refer only to existing filters", async () => {
   const peer = make("BGPPeer", "p", { peerIP: "10.0.0.1", asNumber: 64512, filters: ["in", "out"] });
   expect((await fault(client.create(peer))).message).toContain("BGPFilter(s) not found: in, out");
   for (const name of ["in", "out"]) await client.create(make("BGPFilter", name));
@@ -392,7 +392,7 @@ test("a peering may name only filters that exist", async () => {
   expect((await fault(client.update(missing))).message).toContain("gone");
 });
 
-test("DM-016 the static profile is always there and nobody's to change", async () => {
+test("DM-016 the built-in profile always exists and cannot be changed", async () => {
   const name = { kind: "Profile", name: "projectcalico-default-allow" } as const;
   const profile = await client.get(name);
   expect(profile.spec).toEqual({ ingress: [{ action: "Allow" }], egress: [{ action: "Allow" }] });
@@ -403,7 +403,7 @@ test("DM-016 the static profile is always there and nobody's to change", async (
   expect(await fault(client.update(marked))).toBeInstanceOf(Unsupported);
 });
 
-test("a watch gives resources with their revision", async () => {
+test("a watch yields resources with their revisions", async () => {
   const aborter = new AbortController();
   const created = await client.create(pool("a", "10.0.0.0/16"));
   const events = client.watch({ kind: "IPPool" }, { signal: aborter.signal });

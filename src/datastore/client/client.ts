@@ -1,5 +1,5 @@
-// The typed way to resources: checked, defaulted, guarded. What it returns carries its revision in
-// `metadata.resourceVersion`, as users know it. Input is never changed.
+// Reads and writes v3 resources: validates them, fills in defaults, and runs the hooks of their kinds. Returned resources
+// have their revision in `metadata.resourceVersion`. The caller's objects are never modified.
 import { type Logger, silentLogger } from "../../lib/log/log.ts";
 import { delay } from "../../lib/retry.ts";
 import {
@@ -22,13 +22,13 @@ import {
   ValidationFailed,
 } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
-import { bgpPeerFlow } from "./bgp-peer-hooks.ts";
+import { bgpPeerHooks } from "./bgp-peer-hooks.ts";
 import { type ClusterFacts, ensureInitialized } from "./ensure-initialized.ts";
-import type { AddressKeeper, Flow, FlowContext } from "./kind-hooks.ts";
-import { ipPoolFlow } from "./ip-pool-hooks.ts";
-import { kubeControllersFlow } from "./kube-controllers-hooks.ts";
-import { nodeFlow } from "./node-hooks.ts";
-import { policyFlow } from "./policy-hooks.ts";
+import type { AddressReleaser, KindHooks, HookContext } from "./kind-hooks.ts";
+import { ipPoolHooks } from "./ip-pool-hooks.ts";
+import { kubeControllersHooks } from "./kube-controllers-hooks.ts";
+import { nodeHooks } from "./node-hooks.ts";
+import { policyHooks } from "./policy-hooks.ts";
 import { checkCreate, checkUpdate, stamp } from "./preconditions.ts";
 import {
   checkScope,
@@ -40,42 +40,42 @@ import {
   type ResourceName,
   type ResourceQuery,
   resourceEvent,
-  shown,
+  toUserView,
 } from "./resources.ts";
 import { DEFAULT_ALLOW_PROFILE, isStatic } from "./static-profile.ts";
-import { tierFlow } from "./tier-hooks.ts";
-import { workloadEndpointFlow } from "./workload-endpoint-hooks.ts";
+import { tierHooks } from "./tier-hooks.ts";
+import { workloadEndpointHooks } from "./workload-endpoint-hooks.ts";
 
 export interface WriteOptions extends CallOptions {
-  /** What we made ourselves: skip the schema, and with it the time to load it. */
+  /** Skips the schema, and the time to load it: for resources that calico-ts has constructed itself. */
   readonly trusted?: boolean;
-  /** Past the checks against other resources: splitting a pool needs this. */
+  /** Skips the checks against other resources: needed to split a pool. */
   readonly unsafe?: boolean;
   readonly ttlSeconds?: number;
 }
 export interface ClientOptions {
-  /** What deleting pools and nodes asks of IPAM. */
-  readonly addresses?: AddressKeeper;
+  /** Releases the addresses of deleted pools and nodes. */
+  readonly addresses?: AddressReleaser;
   readonly log?: Logger;
   readonly now?: () => Date;
   readonly facts?: ClusterFacts;
-  /** Set `ipipEnabled`/`vxlanEnabled` for agents older than 3.22 that share this datastore. */
+  /** Sets `ipipEnabled` and `vxlanEnabled` for agents older than 3.22 that share this datastore. */
   readonly encapsulationInFelixConfiguration?: boolean;
   /** Initializes a new cluster's datastore before the first create or update (not before a delete). */
   readonly initializesBeforeWrite?: boolean;
 }
 
-const FLOWS: Partial<Record<KindName, Flow>> = {
-  IPPool: ipPoolFlow,
-  Node: nodeFlow,
-  WorkloadEndpoint: workloadEndpointFlow,
-  NetworkPolicy: policyFlow,
-  GlobalNetworkPolicy: policyFlow,
-  StagedNetworkPolicy: policyFlow,
-  StagedGlobalNetworkPolicy: policyFlow,
-  Tier: tierFlow,
-  BGPPeer: bgpPeerFlow,
-  KubeControllersConfiguration: kubeControllersFlow,
+const KIND_HOOKS: Partial<Record<KindName, KindHooks>> = {
+  IPPool: ipPoolHooks,
+  Node: nodeHooks,
+  WorkloadEndpoint: workloadEndpointHooks,
+  NetworkPolicy: policyHooks,
+  GlobalNetworkPolicy: policyHooks,
+  StagedNetworkPolicy: policyHooks,
+  StagedGlobalNetworkPolicy: policyHooks,
+  Tier: tierHooks,
+  BGPPeer: bgpPeerHooks,
+  KubeControllersConfiguration: kubeControllersHooks,
 };
 
 const MAX_REPLACE_ATTEMPTS = 5;
@@ -93,33 +93,33 @@ export class Client {
 
   async create<R extends Resource>(resource: R, options: WriteOptions = {}): Promise<ResourceOf<R["kind"]>> {
     await this.#beforeWrite();
-    const flow = FLOWS[resource.kind] ?? {};
-    const prepared = flow.prepare?.(resource) ?? resource;
+    const hooks = KIND_HOOKS[resource.kind] ?? {};
+    const prepared = hooks.prepare?.(resource) ?? resource;
     checkCreate(prepared);
     const { kind, metadata } = prepared;
     if (isStatic({ kind, name: metadata.name })) throw new AlreadyExists(`${kind}(${metadata.name})`);
     const checked = await validate(prepared, "create", options);
     const context = this.#context(options);
     const [key, ...older] = keysOf(nameOf(checked));
-    for (const other of older) await this.#refuseExisting(other, metadata.name, options);
-    await flow.beforeCreate?.(checked, context);
+    for (const other of older) await this.#rejectExisting(other, metadata.name, options);
+    await hooks.beforeCreate?.(checked, context);
     const value = { ...checked, metadata: stamp(checked.metadata, this.#options.now ?? (() => new Date())) };
     const stored = await this.datastore.create(entry(key, value, options), options);
-    await flow.afterWrite?.(value, context);
-    return shown(stored) as ResourceOf<R["kind"]>;
+    await hooks.afterWrite?.(value, context);
+    return toUserView(stored) as ResourceOf<R["kind"]>;
   }
 
-  /** Compares `metadata.resourceVersion` with what is stored. A status that is not given stays. */
+  /** Compare-and-swap on `metadata.resourceVersion`. Without a status, the stored status is kept. */
   update<R extends Resource>(resource: R, options: WriteOptions = {}): Promise<ResourceOf<R["kind"]>> {
     return this.#update(resource, options);
   }
 
-  /** Changes the status and leaves the spec, where the datastore tells them apart. */
+  /** Writes only the status if the datastore separates it from the spec; otherwise the whole resource. */
   updateStatus<R extends Resource>(resource: R, options: WriteOptions = {}): Promise<ResourceOf<R["kind"]>> {
     return this.#update(resource, options, "status");
   }
 
-  /** Creates; a resource that exists is replaced instead. A `metadata.resourceVersion` must be the stored one. */
+  /** Creates or replaces the resource. A `metadata.resourceVersion` must be the stored one. */
   async apply<R extends Resource>(resource: R, options: WriteOptions = {}): Promise<ResourceOf<R["kind"]>> {
     const { resourceVersion: _, ...metadata } = resource.metadata;
     try {
@@ -131,7 +131,7 @@ export class Client {
   }
 
   /**
-   * Updates a resource that was not read before: it keeps the stored identity and history and gets the given spec, labels
+   * Updates a resource that was not read before: keeps the stored UID and creation time, and sets the given spec, labels
    * and annotations. A `metadata.resourceVersion` must be the stored one; without it, a concurrent write causes a retry.
    */
   async replace<R extends Resource>(resource: R, options: WriteOptions = {}): Promise<ResourceOf<R["kind"]>> {
@@ -151,7 +151,7 @@ export class Client {
     }
   }
 
-  /** @returns what was deleted */
+  /** @returns the deleted resource */
   async delete<K extends KindName>(
     name: ResourceName<K>,
     options: CallOptions & { readonly revision?: Revision; readonly uid?: string } = {},
@@ -159,14 +159,14 @@ export class Client {
     if (isStatic(name)) throw new Unsupported("delete", `${name.kind}(${name.name})`, "it is built in");
     checkScope(name);
     const { signal, revision } = options;
-    const flow = FLOWS[name.kind];
+    const hooks = KIND_HOOKS[name.kind];
     const found =
-      flow?.beforeDelete === undefined
+      hooks?.beforeDelete === undefined
         ? undefined
         : await this.#findToDelete(name, signal === undefined ? {} : { signal });
     if (found !== undefined && revision !== undefined && revision !== "" && ![revision, ""].includes(found.revision))
       throw new Conflict(nameOfKey(found.key), found);
-    const rewritten = found === undefined ? undefined : await flow?.beforeDelete?.(found, this.#context(options));
+    const rewritten = found === undefined ? undefined : await hooks?.beforeDelete?.(found, this.#context(options));
     const at = rewritten ?? revision;
     const removal = {
       signal,
@@ -175,31 +175,31 @@ export class Client {
     };
     return this.#atKey(name, async (key) => {
       const removed = await this.datastore.delete(found?.key ?? key, removal);
-      const value = removed.value ?? bare(name);
-      return shown({ key: removed.key, value, revision: removed.revision }) as ResourceOf<K>;
+      const value = removed.value ?? placeholder(name);
+      return toUserView({ key: removed.key, value, revision: removed.revision }) as ResourceOf<K>;
     });
   }
 
   async get<K extends KindName>(name: ResourceName<K>, options: ReadOptions = {}): Promise<ResourceOf<K>> {
     if (isStatic(name)) return DEFAULT_ALLOW_PROFILE as ResourceOf<K>;
     checkScope(name);
-    return shown(await this.#find(name, options)) as ResourceOf<K>;
+    return toUserView(await this.#find(name, options)) as ResourceOf<K>;
   }
 
   async list<K extends KindName>(query: ResourceQuery<K>, options: ReadOptions = {}): Promise<ResourceList<K>> {
     const { items, revision } = await this.datastore.list(queryOf(query), options);
     const { name, namePrefix } = query;
     const resources = items
-      .map((item) => shown(item as Stored<ResourceKey>))
-      // A policy may be stored under an older name than the one it is asked for by.
+      .map((item) => toUserView(item as Stored<ResourceKey>))
+      // A policy may be stored under an older name than the requested one, so its name is compared here.
       .filter((r) => (name ?? r.metadata.name) === r.metadata.name && r.metadata.name.startsWith(namePrefix ?? ""));
-    const wantsStatic =
+    const includesStatic =
       query.kind === "Profile" && (name ?? DEFAULT_ALLOW_PROFILE.metadata.name) === DEFAULT_ALLOW_PROFILE.metadata.name;
-    const all = wantsStatic && namePrefix === undefined ? [...resources, DEFAULT_ALLOW_PROFILE] : resources;
+    const all = includesStatic && namePrefix === undefined ? [...resources, DEFAULT_ALLOW_PROFILE] : resources;
     return { items: all as unknown as ResourceOf<K>[], revision };
   }
 
-  /** Changes after a revision; without one, first everything there is. Ends when the signal aborts. */
+  /** Yields the changes after a revision; without one, all existing resources first. Ends when the signal aborts. */
   async *watch<K extends KindName>(
     query: ResourceQuery<K>,
     options: { readonly after?: Revision; readonly signal: AbortSignal },
@@ -208,12 +208,12 @@ export class Client {
     for await (const batch of watch) yield batch.map((event) => resourceEvent<K>(event as WatchEvent<ResourceKey>));
   }
 
-  /** What every cluster's datastore holds: its identity and the built-in tiers. */
+  /** Creates the entries that every cluster's datastore has: ClusterInformation and the built-in tiers. */
   ensureInitialized(facts: ClusterFacts = this.#options.facts ?? {}, signal?: AbortSignal): Promise<void> {
     return ensureInitialized(this.datastore, facts, signal);
   }
 
-  /** Whoever may not create the cluster's identity and tiers may still be allowed to write the rest. */
+  /** Ignores errors: a client without permission to create ClusterInformation and tiers may still write other kinds. */
   #beforeWrite(): Promise<void> | undefined {
     if (this.#options.initializesBeforeWrite !== true) return undefined;
     this.#initialized ??= this.ensureInitialized().catch((error: unknown) => {
@@ -228,8 +228,8 @@ export class Client {
     subresource?: "status",
   ): Promise<ResourceOf<R["kind"]>> {
     await this.#beforeWrite();
-    const flow = FLOWS[resource.kind] ?? {};
-    const prepared = flow.prepare?.(resource) ?? resource;
+    const hooks = KIND_HOOKS[resource.kind] ?? {};
+    const prepared = hooks.prepare?.(resource) ?? resource;
     checkUpdate(prepared);
     const name = nameOf(prepared);
     if (isStatic(name)) throw new Unsupported("update", `${name.kind}(${name.name})`, "it is built in");
@@ -238,8 +238,8 @@ export class Client {
     const stored = await this.#atKey(name, async (key) => {
       const keepsStatus = prepared.status === undefined;
       const current =
-        keepsStatus || flow.beforeUpdate !== undefined ? (await this.datastore.get(key, options)).value : undefined;
-      if (current !== undefined) await flow.beforeUpdate?.(checked, current, context);
+        keepsStatus || hooks.beforeUpdate !== undefined ? (await this.datastore.get(key, options)).value : undefined;
+      if (current !== undefined) await hooks.beforeUpdate?.(checked, current, context);
       const status = keepsStatus ? (current?.status ?? checked.status) : checked.status;
       const value = status === undefined ? checked : { ...checked, status };
       const revision = resource.metadata.resourceVersion ?? "";
@@ -248,27 +248,27 @@ export class Client {
         { ...options, ...(subresource && { subresource }) },
       );
     });
-    await flow.afterWrite?.(stored.value, context);
-    return shown(stored) as ResourceOf<R["kind"]>;
+    await hooks.afterWrite?.(stored.value, context);
+    return toUserView(stored) as ResourceOf<R["kind"]>;
   }
 
   #find(name: ResourceName, options: ReadOptions): Promise<Stored<ResourceKey>> {
     return this.#atKey(name, (key) => this.datastore.get(key, options));
   }
 
-  /** A value that does not parse can go like any other: what its name says must do, and it has no revision. */
+  /** An entry that cannot be parsed can be deleted too: the hooks receive a resource with only its name and no revision. */
   async #findToDelete(name: ResourceName, options: ReadOptions): Promise<Stored<ResourceKey>> {
     try {
       return await this.#find(name, options);
     } catch (error) {
-      if (error instanceof NotFound && FLOWS[name.kind]?.leavesRemains === true)
-        return { key: keysOf(name)[0], value: bare(name), revision: "" };
+      if (error instanceof NotFound && KIND_HOOKS[name.kind]?.runsBeforeDeleteIfMissing === true)
+        return { key: keysOf(name)[0], value: placeholder(name), revision: "" };
       if (!(error instanceof UnreadableEntry) || error.key?.type !== "resource") throw error;
-      return { key: error.key, value: bare(name), revision: "" };
+      return { key: error.key, value: placeholder(name), revision: "" };
     }
   }
 
-  /** Runs on the key the resource is stored under: policies have had several. */
+  /** Calls `run` with the key under which the resource is stored: older releases stored policies under other names. */
   async #atKey<T>(name: ResourceName, run: (key: ResourceKey) => Promise<T>): Promise<T> {
     const [first, ...older] = keysOf(name);
     try {
@@ -286,16 +286,16 @@ export class Client {
     }
   }
 
-  /** What stands under an older name of a policy may be another, whose user gave it just that name. */
+  /** Checks that the policy stored under an older name is the requested one, and not another that has this name. */
   async #confirm(key: ResourceKey, { name }: ResourceName): Promise<void> {
     try {
       if ((await this.datastore.get(key)).value.metadata.name !== name) throw new NotFound(nameOfKey({ ...key, name }));
     } catch (error) {
-      if (!(error instanceof UnreadableEntry)) throw error; // nobody can tell; it must be possible to delete it
+      if (!(error instanceof UnreadableEntry)) throw error; // it may be the requested one, and it must be possible to delete it
     }
   }
 
-  async #refuseExisting(key: ResourceKey, name: string, options: CallOptions): Promise<void> {
+  async #rejectExisting(key: ResourceKey, name: string, options: CallOptions): Promise<void> {
     try {
       const existing = await this.datastore.get(key, options);
       if (existing.value.metadata.name !== name) return;
@@ -305,7 +305,7 @@ export class Client {
     }
   }
 
-  #context(options: WriteOptions): FlowContext {
+  #context(options: WriteOptions): HookContext {
     return {
       store: this.datastore,
       addresses: this.#options.addresses,
@@ -328,15 +328,15 @@ function replacedMetadata(stored: Metadata, given: Metadata): Metadata {
   };
 }
 
-/** What is known of a resource whose value does not parse. */
-const bare = ({ kind, name }: ResourceName): Resource => ({
+/** Stands for a resource whose value cannot be parsed. */
+const placeholder = ({ kind, name }: ResourceName): Resource => ({
   apiVersion: API_VERSION,
   kind,
   metadata: { name },
   spec: {},
 });
 
-/** @param find gives what stands there now, whose fields that we do not know stay */
+/** @param find returns the stored resource; its fields that the schema does not contain are kept */
 async function validate(
   resource: Resource,
   mode: "create" | "update",
@@ -347,7 +347,7 @@ async function validate(
   const { validateResource } = await loadSchemas();
   const first = await validateResource(resource, { mode });
   if (first.ok) return first.resource;
-  const stored = await find?.().catch(() => undefined); // what is wrong with the resource matters more
+  const stored = await find?.().catch(() => undefined); // report the validation error instead
   const second = stored === undefined ? first : await validateResource(resource, { mode, stored: stored.value });
   if (!second.ok) throw new ValidationFailed(second.faults);
   return second.resource;

@@ -1,27 +1,27 @@
-// Which version of calico-ts a cluster's ClusterInformation names, and who is asked before it is changed.
+// Records the version of calico-ts in the cluster's ClusterInformation.
 import { BUILD, VERSION_ANNOTATION } from "../../lib/process/build.ts";
 import { Conflict, NotFound } from "../errors.ts";
 import type { Client } from "./client.ts";
 import type { ClusterFacts } from "./ensure-initialized.ts";
 
 /**
- * The version to record as `spec.calicoVersion`. Clients refuse to work with a cluster of another version, so one that is no
- * release (0.x, built from source) is not recorded there: it would lock out the programs the cluster is shared with.
+ * Returns the version to record as `spec.calicoVersion`, or undefined for a version that is not a release (0.x, built from
+ * source). calicoctl rejects a cluster of another version, so such a version would lock out Calico's calicoctl.
  */
 export function releaseVersion(version: string): string | undefined {
   return /^v?[1-9]\d*\.\d+\.\d+/.test(version) ? version : undefined;
 }
 
-/** A cluster whose version was recorded by Calico's programs is shared with them, and they insist on their version. */
-export const mayRecord = (current: string | undefined): boolean =>
+/** A cluster whose version was recorded by Calico is shared with Calico's programs, which require their own version. */
+export const mayRecordVersion = (current: string | undefined): boolean =>
   current === undefined || !/^v?3\.\d+/.test(current) || /^v?3\./.test(BUILD.version);
 
-/** For `ensureInitialized`. */
+/** Returns the version for `ensureInitialized`, if one may be recorded. */
 export async function versionToRecord(
   client: Client,
   version: string = BUILD.version,
 ): Promise<Pick<ClusterFacts, "version">> {
-  const release = mayRecord(await recordedVersion(client)) ? releaseVersion(version) : undefined;
+  const release = mayRecordVersion(await recordedVersion(client)) ? releaseVersion(version) : undefined;
   return release === undefined ? {} : { version: release };
 }
 

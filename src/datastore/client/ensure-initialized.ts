@@ -1,4 +1,5 @@
-// What every cluster's datastore holds: who the cluster is, and the built-in tiers. Safe to run by many at once.
+// Creates the entries that every cluster's datastore has: ClusterInformation and the built-in tiers. Several programs may
+// run this at the same time.
 import { API_VERSION, BUILT_IN_TIERS, type ResourceKey, specFields } from "../../model/index.ts";
 import type { CallOptions, Datastore } from "../datastore.ts";
 import { AlreadyExists, NotFound, Unauthorized, Unavailable, Unsupported } from "../errors.ts";
@@ -6,9 +7,9 @@ import { stamp } from "./preconditions.ts";
 import { upsert } from "./upsert.ts";
 
 export interface ClusterFacts {
-  /** Written when given; what stands there otherwise stays. */
+  /** Undefined = keep the stored version. */
   readonly version?: string;
-  /** Comma-separated words, each added once. */
+  /** Comma-separated words. Those that are not stored yet are added. */
   readonly clusterType?: string;
   /** Leaves an existing ClusterInformation as it is: for programs that may create but not update it. */
   readonly createOnly?: boolean;
@@ -16,7 +17,7 @@ export interface ClusterFacts {
 
 const RETRY_MS = 1000;
 
-/** Tries everything while somebody answers, then throws the first thing that failed. */
+/** Tries to create all entries, then throws the first error. Stops at once if the datastore is unavailable. */
 export async function ensureInitialized(
   store: Datastore,
   facts: ClusterFacts = {},
@@ -24,7 +25,7 @@ export async function ensureInitialized(
 ): Promise<void> {
   const faults: unknown[] = [];
   const fail = (error: unknown) => {
-    if (error instanceof Unavailable) throw error; // the next would wait as long for as little
+    if (error instanceof Unavailable) throw error; // the next request would wait for the same timeout
     faults.push(error);
   };
   await ensureClusterInformation(store, facts, signal).catch(fail);
@@ -70,17 +71,17 @@ async function ensureTier(
   const options = { ...(signal && { signal }) };
   const metadata = stamp({ name }, () => new Date());
   try {
-    // Asked first: who only looks whether all is there writes nothing.
-    if (await isThere(store, key, options)) return;
+    // Read first, so that an initialized datastore is not written.
+    if (await exists(store, key, options)) return;
     await store.create({ key, value: { apiVersion: API_VERSION, kind: "Tier", metadata, spec, status: {} } }, options);
   } catch (error) {
-    // A program that may not create tiers runs in a cluster where somebody else did.
-    const fine = [AlreadyExists, Unauthorized, Unsupported].some((type) => error instanceof type);
-    if (!fine) throw error;
+    // A program without permission to create tiers runs in a cluster where another program creates them.
+    const isExpected = [AlreadyExists, Unauthorized, Unsupported].some((type) => error instanceof type);
+    if (!isExpected) throw error;
   }
 }
 
-async function isThere(store: Datastore, key: ResourceKey, options: CallOptions): Promise<boolean> {
+async function exists(store: Datastore, key: ResourceKey, options: CallOptions): Promise<boolean> {
   try {
     await store.get(key, options);
     return true;
@@ -90,7 +91,7 @@ async function isThere(store: Datastore, key: ResourceKey, options: CallOptions)
   }
 }
 
-/** In the order of first mention, each once. */
+/** Joins comma-separated lists without duplicates, in the order of first occurrence. */
 function joinTypes(...lists: readonly unknown[]): string {
   const words = lists.flatMap((list) => (typeof list === "string" ? list.split(",") : []));
   return [...new Set(words.filter((word) => word !== ""))].join(",");

@@ -1,4 +1,4 @@
-// Pools never overlap, keep their range and block size for life, and are switched off before they go.
+// Rejects overlapping IP pools and changes of a pool's CIDR or block size, and disables a pool before it is deleted.
 import { cidrContains, cidrLength, cidrsOverlap } from "../../lib/ip/ip.ts";
 import { delay } from "../../lib/retry.ts";
 import {
@@ -12,33 +12,33 @@ import {
 } from "../../model/index.ts";
 import type { Revision, Stored } from "../datastore.ts";
 import { ValidationFailed } from "../errors.ts";
-import type { Flow, FlowContext } from "./kind-hooks.ts";
+import type { KindHooks, HookContext } from "./kind-hooks.ts";
 import { upsert } from "./upsert.ts";
 
-/** Others that assign right now saw the pool enabled; after so long they have either finished or seen it disabled. */
+/** An assignment in flight may have read the pool as enabled. After this time it has ended, or has read it as disabled. */
 const SETTLE_MS = 500;
 
 const read = (resource: Resource): IpPool | undefined => readPool(resource, ignoreUnreadable);
-const refuse = (field: string, value: unknown, reason: string): never => {
+const reject = (field: string, value: unknown, reason: string): never => {
   throw new ValidationFailed([{ field, value, reason }]);
 };
 
-export const ipPoolFlow: Flow = {
+export const ipPoolHooks: KindHooks = {
   beforeCreate: async (pool, context) => {
     if (context.unsafe) return;
-    await refuseOverlap(pool, context);
-    await refuseOtherBlocks(pool, context);
+    await rejectOverlap(pool, context);
+    await rejectOtherBlockSize(pool, context);
   },
   beforeUpdate: async (pool, current, context) => {
     if (context.unsafe) return;
     const [after, before] = [read(pool), read(current)];
     if (after?.cidr !== before?.cidr)
-      refuse("spec.cidr", after?.cidr, `cannot be changed from ${before?.cidr}: make another pool`);
+      reject("spec.cidr", after?.cidr, `cannot be changed from ${before?.cidr}; create another pool`);
     if (after?.blockSize !== before?.blockSize)
-      refuse("spec.blockSize", after?.blockSize, `cannot be changed from ${before?.blockSize}: make another pool`);
+      reject("spec.blockSize", after?.blockSize, `cannot be changed from ${before?.blockSize}; create another pool`);
     const forServices = before?.allowedUses.includes("LoadBalancer") ?? false;
     if (forServices && after?.allowedUses.includes("LoadBalancer") !== true)
-      refuse("spec.allowedUses", after?.allowedUses.join(), "cannot be changed away from LoadBalancer");
+      reject("spec.allowedUses", after?.allowedUses.join(), "cannot be changed away from LoadBalancer");
   },
   afterWrite: async (pool, context) => {
     if (context.encapsulationInFelixConfiguration) await enableEncapsulation(read(pool), context);
@@ -46,7 +46,7 @@ export const ipPoolFlow: Flow = {
   beforeDelete: async (stored, context) => {
     if (context.unsafe) return undefined;
     const pool = read(stored.value);
-    if (pool === undefined) return undefined; // nobody can assign from it, and nothing of it can be found
+    if (pool === undefined) return undefined; // without a valid CIDR it has no assignments
     const revision = pool.isDisabled ? undefined : await disable(stored, context);
     if (context.addresses !== undefined) {
       if (revision !== undefined) await delay(SETTLE_MS, context.signal);
@@ -56,7 +56,7 @@ export const ipPoolFlow: Flow = {
   },
 };
 
-async function refuseOverlap(pool: Resource, { store, signal }: FlowContext): Promise<void> {
+async function rejectOverlap(pool: Resource, { store, signal }: HookContext): Promise<void> {
   const cidr = read(pool)?.cidr;
   if (cidr === undefined) return;
   const { items } = await store.list({ type: "resource", kind: "IPPool" }, { ...(signal && { signal }) });
@@ -64,33 +64,33 @@ async function refuseOverlap(pool: Resource, { store, signal }: FlowContext): Pr
     const range = read(other)?.cidr;
     if (other.metadata.name === pool.metadata.name || range === undefined || !cidrsOverlap(cidr, range)) continue;
     const [a, b] = [pool.metadata.name, other.metadata.name];
-    refuse("spec.cidr", cidr, `IPPool(${a}) CIDR overlaps with IPPool(${b}) CIDR ${range}; shrink or delete one`);
+    reject("spec.cidr", cidr, `IPPool(${a}) CIDR overlaps with IPPool(${b}) CIDR ${range}; shrink or delete one`);
   }
 }
 
-/** Blocks left by an earlier pool of the same range would be read with the wrong size. */
-async function refuseOtherBlocks(pool: Resource, { store, signal }: FlowContext): Promise<void> {
+/** Blocks that remain from an earlier pool of the same range would be read with the wrong size. */
+async function rejectOtherBlockSize(pool: Resource, { store, signal }: HookContext): Promise<void> {
   const { cidr, blockSize } = read(pool) ?? {};
   if (cidr === undefined || blockSize === undefined) return;
   const { items } = await store.list({ type: "block" }, { ...(signal && { signal }) });
   const other = items.find(({ key }) => cidrContains(cidr, key.cidr) && cidrLength(key.cidr) !== blockSize);
   if (other !== undefined)
-    refuse(
+    reject(
       "spec.blockSize",
       blockSize,
-      `the range holds block ${other.key.cidr}: use ${cidrLength(other.key.cidr)}, or release its addresses`,
+      `the range contains block ${other.key.cidr}; use ${cidrLength(other.key.cidr)}, or release its addresses`,
     );
 }
 
-/** Nobody assigns from it any more. Gives the revision that made it so. */
-async function disable(stored: Stored<ResourceKey>, { store, signal }: FlowContext): Promise<Revision> {
+/** Disables the pool, so that no address is assigned from it, and returns the new revision. */
+async function disable(stored: Stored<ResourceKey>, { store, signal }: HookContext): Promise<Revision> {
   const value = withSpecFields(stored.value, { disabled: true });
   const written = await store.update({ ...stored, value }, { ...(signal && { signal }) });
   return written.revision;
 }
 
-/** Agents up to 3.22 read this instead of the pools. What an operator has said there stays said. */
-async function enableEncapsulation(pool: IpPool | undefined, { store, signal }: FlowContext): Promise<void> {
+/** Enables encapsulation in FelixConfiguration, which agents older than 3.22 read instead of the pools. Keeps set values. */
+async function enableEncapsulation(pool: IpPool | undefined, { store, signal }: HookContext): Promise<void> {
   if (pool === undefined || pool.isDisabled) return;
   const switches = {
     ...(pool.ipipMode !== "Never" && { ipipEnabled: true }),

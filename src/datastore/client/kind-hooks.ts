@@ -1,39 +1,39 @@
-// What a kind asks for beyond its schema: names it enforces, others it must agree with, what goes with it. One flow per
-// kind that has such wishes; the client runs them around each write.
+// Defines hooks that the client runs around each write of a kind: for rules beyond the schema, such as computed names,
+// consistency with other resources, and cleanup before a deletion.
 import type { Cidr, IpAddress } from "../../lib/ip/ip.ts";
 import type { Logger } from "../../lib/log/log.ts";
 import type { Resource, ResourceKey } from "../../model/index.ts";
 import type { Datastore, Revision, Stored } from "../datastore.ts";
 
-/** What the client asks of IPAM when a pool or a node goes. */
-export interface AddressKeeper {
-  /** Ends all ownership of blocks inside a pool. */
+/** The part of IPAM that the client needs to delete a pool or a node. */
+export interface AddressReleaser {
+  /** Releases all affinities of blocks in a pool. */
   releasePool(cidr: Cidr, signal?: AbortSignal): Promise<unknown>;
   releaseAddresses(addresses: readonly IpAddress[], signal?: AbortSignal): Promise<unknown>;
-  /** The host gives up its blocks and is forgotten. */
+  /** Releases the affinities of the host's blocks and deletes its IPAM data. */
   removeHost(host: string, signal?: AbortSignal): Promise<unknown>;
 }
 
-export interface FlowContext {
+export interface HookContext {
   readonly store: Datastore;
-  readonly addresses: AddressKeeper | undefined;
+  readonly addresses: AddressReleaser | undefined;
   readonly log: Logger;
   readonly signal: AbortSignal | undefined;
-  /** Write as told, past the checks against other resources: splitting a pool needs this. */
+  /** Skip the checks against other resources: needed to split a pool. */
   readonly unsafe: boolean;
-  /** Also tell older agents, which do not look at the pools, to switch encapsulation on. */
+  /** Also enable encapsulation in FelixConfiguration, for agents older than 3.22, which do not read the pools. */
   readonly encapsulationInFelixConfiguration: boolean;
   readonly ensureInitialized: () => Promise<void>;
 }
 
-export interface Flow {
-  /** Fills in or refuses what the resource's other fields decide; runs before validation. */
+export interface KindHooks {
+  /** Sets or checks metadata that the resource's other fields determine; runs before validation. */
   readonly prepare?: (resource: Resource) => Resource;
-  readonly beforeCreate?: (resource: Resource, context: FlowContext) => Promise<void>;
-  readonly beforeUpdate?: (resource: Resource, current: Resource, context: FlowContext) => Promise<void>;
-  readonly afterWrite?: (resource: Resource, context: FlowContext) => Promise<void>;
-  /** Clears the way; gives the revision to delete at when it wrote the resource itself. */
-  readonly beforeDelete?: (stored: Stored<ResourceKey>, context: FlowContext) => Promise<Revision | undefined>;
-  /** What goes with it may be left of one that is gone: then the way is cleared all the same. */
-  readonly leavesRemains?: true;
+  readonly beforeCreate?: (resource: Resource, context: HookContext) => Promise<void>;
+  readonly beforeUpdate?: (resource: Resource, current: Resource, context: HookContext) => Promise<void>;
+  readonly afterWrite?: (resource: Resource, context: HookContext) => Promise<void>;
+  /** Deletes or releases what depends on the resource. Returns the resource's new revision if it wrote the resource. */
+  readonly beforeDelete?: (stored: Stored<ResourceKey>, context: HookContext) => Promise<Revision | undefined>;
+  /** `beforeDelete` runs even if the resource does not exist: an interrupted deletion may have left its dependents. */
+  readonly runsBeforeDeleteIfMissing?: true;
 }

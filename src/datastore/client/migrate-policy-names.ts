@@ -1,5 +1,5 @@
-// Policies that older releases stored as `default.<name>` move to their own names. The new one is written before the old
-// one goes, so at no moment does a policy not apply; a run that is cut off is finished by the next.
+// Renames policies that older releases stored as `default.<name>`. The new entry is created before the old one is deleted,
+// so the policy always applies; the next run completes an interrupted one.
 import type { KindName, ResourceKey } from "../../model/index.ts";
 import type { CallOptions, Datastore, Stored } from "../datastore.ts";
 import { AlreadyExists, DatastoreError, NotFound, Unavailable } from "../errors.ts";

@@ -1,5 +1,6 @@
-// A node takes with it what was its own: endpoints and their addresses, blocks, tunnels, peerings, configuration. What
-// is missing or not kept in this datastore is passed over, so that an interrupted deletion can be repeated.
+// Deletes everything that belongs to a node with the node: endpoints and their addresses, blocks, tunnel addresses, BGP
+// peers, configuration. Missing entries and kinds that the datastore does not store are skipped, so that an interrupted
+// deletion can be repeated.
 import { type IpAddress } from "../../lib/ip/ip.ts";
 import {
   ignoreUnreadable,
@@ -14,23 +15,23 @@ import {
   workloadNameMatches,
 } from "../../model/index.ts";
 import { DatastoreError, NotFound, Unsupported } from "../errors.ts";
-import type { Flow, FlowContext } from "./kind-hooks.ts";
+import type { KindHooks, HookContext } from "./kind-hooks.ts";
 
-export const nodeFlow: Flow = {
+export const nodeHooks: KindHooks = {
   beforeCreate: async (_node, context) => {
     try {
       await context.ensureInitialized();
     } catch (error) {
-      // The node is wanted all the same; whoever writes next tries again.
+      // The node must be created in any case; the next write of any program tries again.
       if (!(error instanceof DatastoreError)) throw error;
       context.log.warn("cluster information could not be written", { error });
     }
   },
-  leavesRemains: true,
+  runsBeforeDeleteIfMissing: true,
   beforeDelete: async ({ key, value }, context) => {
-    if (context.store.name === "kubernetes") return undefined; // the API server's own garbage collection does it
+    if (context.store.name === "kubernetes") return undefined; // Kubernetes deletes the pods, kube-controllers the rest
     const { name } = key;
-    const endpoints = await keysOf(
+    const endpoints = await entriesOf(
       "WorkloadEndpoint",
       (endpoint) => workloadNameMatches(endpoint.metadata.name, { node: name }),
       context,
@@ -48,8 +49,8 @@ export const nodeFlow: Flow = {
       await remove({ type: "ipamHost", host: name }, context);
     }
     const own = [
-      ...(await keysOf("BGPPeer", (peer) => readBgpPeer(peer, ignoreUnreadable).node === name, context)),
-      ...(await keysOf("HostEndpoint", (host) => readHostEndpoint(host, ignoreUnreadable).node === name, context)),
+      ...(await entriesOf("BGPPeer", (peer) => readBgpPeer(peer, ignoreUnreadable).node === name, context)),
+      ...(await entriesOf("HostEndpoint", (host) => readHostEndpoint(host, ignoreUnreadable).node === name, context)),
     ];
     for (const item of own) await remove(item.key, context);
     for (const kind of ["FelixConfiguration", "BGPConfiguration"] as const)
@@ -58,12 +59,12 @@ export const nodeFlow: Flow = {
   },
 };
 
-async function keysOf(kind: KindName, belongs: (resource: Resource) => boolean, { store, signal }: FlowContext) {
+async function entriesOf(kind: KindName, isOwned: (resource: Resource) => boolean, { store, signal }: HookContext) {
   const { items } = await store.list({ type: "resource", kind }, { ...(signal && { signal }) });
-  return items.filter((item) => belongs(item.value));
+  return items.filter((item) => isOwned(item.value));
 }
 
-async function remove(key: StoredKey, { store, signal }: FlowContext): Promise<void> {
+async function remove(key: StoredKey, { store, signal }: HookContext): Promise<void> {
   try {
     await store.delete(key, { ...(signal && { signal }) });
   } catch (error) {

@@ -9,7 +9,7 @@ const policy = (spec: unknown, labels: Record<string, string> = {}): Resource =>
   spec,
 });
 
-test("DM-046 a policy carries its tier in a label, whatever was written there", () => {
+test("DM-046 a policy has its tier as a label, which overrides a given value", () => {
   const label = "projectcalico.org/tier";
   expect(withTierLabel(policy({ tier: "sec" }, { a: "b", [label]: "wrong" })).metadata.labels).toEqual({
     a: "b",

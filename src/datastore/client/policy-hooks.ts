@@ -1,14 +1,14 @@
-// Policies belong to a tier that must exist, and carry its name as a label by which they are listed.
+// Sets the tier label of a policy, by which policies are listed, and rejects a policy whose tier does not exist.
 import { ignoreUnreadable, isBuiltInTier, readPolicyTarget, type Resource, TIER_LABEL } from "../../model/index.ts";
-import type { Flow } from "./kind-hooks.ts";
+import type { KindHooks } from "./kind-hooks.ts";
 
 export const tierOf = (resource: Resource): string => readPolicyTarget(resource.spec, ignoreUnreadable).tier;
 
-export const policyFlow: Flow = {
+export const policyHooks: KindHooks = {
   prepare: (resource) => withTierLabel(resource),
   beforeCreate: async (resource, { store, signal }) => {
     const name = tierOf(resource);
-    // Built-in tiers are there, written down or not.
+    // Built-in tiers need not be stored.
     if (!isBuiltInTier(name)) await store.get({ type: "resource", kind: "Tier", name }, { ...(signal && { signal }) });
   },
 };

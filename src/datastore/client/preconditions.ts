@@ -1,4 +1,4 @@
-// What must hold before a resource is written, whatever its kind, and the marks every stored resource carries.
+// Checks the metadata of a resource of any kind before it is written, and sets the UID and creation time of a new one.
 import { kindOf, type Metadata, type Resource } from "../../model/index.ts";
 import { type FieldFault, ValidationFailed } from "../errors.ts";
 
@@ -35,7 +35,7 @@ export function checkUpdate(resource: Resource): void {
   if (faults.length > 0) throw new ValidationFailed(faults);
 }
 
-/** A new resource's own identity, unless it comes with one (from a backup). */
+/** Sets the UID and creation time, unless they are given (as in a backup). */
 export function stamp(metadata: Metadata, now: () => Date): Metadata {
   return {
     ...metadata,

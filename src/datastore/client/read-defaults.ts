@@ -1,5 +1,5 @@
-// What a reader sees although nobody wrote it: resources made by older programs, or past ours through the Kubernetes API,
-// lack what we would have filled in.
+// Fills in defaults when a resource is read: resources that were written by older releases, or directly through the
+// Kubernetes API, lack them.
 import { ipVersion, tryParseCidr } from "../../lib/ip/ip.ts";
 import { INITIAL_STATUS, type Resource, specFields, withSpecFields } from "../../model/index.ts";
 
@@ -34,11 +34,11 @@ function withMissingFields(resource: Resource, defaultsOf: (spec: Fields) => Fie
   const { spec } = resource;
   if (spec !== undefined && (typeof spec !== "object" || spec === null)) return resource;
   const fields = specFields(resource);
-  const missing = Object.entries(defaultsOf(fields)).filter(([name]) => isUnsaid(name, fields[name]));
+  const missing = Object.entries(defaultsOf(fields)).filter(([name]) => isUnset(name, fields[name]));
   return missing.length === 0 ? resource : withSpecFields(resource, Object.fromEntries(missing));
 }
 
-/** A tier may be the very first: 0 says something there. */
-const isUnsaid = (name: string, value: unknown): boolean =>
+/** 0 counts as unset, except for `order`: a tier with order 0 is the first. */
+const isUnset = (name: string, value: unknown): boolean =>
   value === undefined || value === null || value === "" || (value === 0 && name !== "order") || isEmptyList(value);
 const isEmptyList = (value: unknown): boolean => Array.isArray(value) && value.length === 0;

@@ -1,4 +1,4 @@
-// Between resources as users name and see them and the entries they are stored as.
+// Converts between resources as users name and see them and the entries that store them.
 import {
   isTieredKind,
   type KindName,
@@ -16,7 +16,7 @@ import { withReadDefaults } from "./read-defaults.ts";
 export interface ResourceName<K extends KindName = KindName> {
   readonly kind: K;
   readonly name: string;
-  /** Present exactly for namespaced kinds. */
+  /** Set for namespaced kinds only. */
   readonly namespace?: string;
 }
 export interface ResourceQuery<K extends KindName = KindName> {
@@ -41,7 +41,7 @@ export const nameOf = ({ kind, metadata }: Resource): ResourceName => ({
   namespace: metadata.namespace,
 });
 
-/** Where it may stand, the key we write first. */
+/** Returns the keys under which the resource may be stored. New resources are written under the first. */
 export function keysOf({ kind, name, namespace }: ResourceName): [ResourceKey, ...ResourceKey[]] {
   const place = namespace === undefined || namespace === "" ? {} : { namespace };
   const key = (stored: string): ResourceKey => ({ type: "resource", kind, name: stored, ...place });
@@ -51,7 +51,7 @@ export function keysOf({ kind, name, namespace }: ResourceName): [ResourceKey, .
 
 export function checkScope({ kind, name, namespace = "" }: ResourceName): void {
   const { namespaced } = kindOf(kind);
-  if (name === "") throw new ValidationFailed([{ field: "metadata.name", value: "", reason: "a name is needed" }]);
+  if (name === "") throw new ValidationFailed([{ field: "metadata.name", value: "", reason: "name must be set" }]);
   if (namespaced && namespace === "")
     throw new ValidationFailed([
       { field: "metadata.namespace", value: "", reason: "namespace is not specified on namespaced resource" },
@@ -59,7 +59,7 @@ export function checkScope({ kind, name, namespace = "" }: ResourceName): void {
 }
 
 export function queryOf({ kind, namespace, name, namePrefix }: ResourceQuery) {
-  const byName = !isTieredKind(kind); // their stored names may differ: filtered afterwards
+  const byName = !isTieredKind(kind); // stored names of policies may differ: the client filters them after the list
   return {
     type: "resource",
     kind,
@@ -69,8 +69,8 @@ export function queryOf({ kind, namespace, name, namePrefix }: ResourceQuery) {
   } as const;
 }
 
-/** A stored resource as users see it: with its revision and what is understood, policies with their tier as label. */
-export function shown({ value, revision }: Stored<ResourceKey>): Resource {
+/** Returns a stored resource as users see it: with its revision and defaults; a policy with its tier as a label. */
+export function toUserView({ value, revision }: Stored<ResourceKey>): Resource {
   const resource = isTieredKind(value.kind) ? withTierLabel(value) : withReadDefaults(value);
   return { ...resource, metadata: { ...resource.metadata, resourceVersion: revision } };
 }
@@ -79,7 +79,7 @@ export function resourceEvent<K extends KindName>(event: WatchEvent<ResourceKey>
   switch (event.type) {
     case "added":
     case "modified":
-      return { type: event.type, resource: shown(event.item) as ResourceOf<K>, revision: event.revision };
+      return { type: event.type, resource: toUserView(event.item) as ResourceOf<K>, revision: event.revision };
     case "deleted": {
       const { kind, namespace } = event.key;
       const name = event.previous?.value.metadata.name ?? event.key.name;

@@ -1,4 +1,4 @@
-// The profile that allows everything is always there, stored nowhere, and nobody's to change.
+// Defines the built-in profile that allows all traffic. It is not stored, always exists, and cannot be changed.
 import { API_VERSION, type Resource } from "../../model/index.ts";
 
 export const DEFAULT_ALLOW = "projectcalico-default-allow";

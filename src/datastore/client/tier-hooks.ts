@@ -1,12 +1,12 @@
-// A tier goes only when it is empty, and the built-in ones never.
+// Rejects the deletion of a built-in tier, and of a tier that contains policies.
 import { isBuiltInTier } from "../../model/index.ts";
 import { Unsupported } from "../errors.ts";
-import type { Flow } from "./kind-hooks.ts";
+import type { KindHooks } from "./kind-hooks.ts";
 import { tierOf } from "./policy-hooks.ts";
 
 const TIERED = ["NetworkPolicy", "GlobalNetworkPolicy", "StagedNetworkPolicy", "StagedGlobalNetworkPolicy"] as const;
 
-export const tierFlow: Flow = {
+export const tierHooks: KindHooks = {
   beforeDelete: async ({ key }, { store, signal }) => {
     if (isBuiltInTier(key.name)) throw new Unsupported("delete", `Tier(${key.name})`, "Cannot delete a built-in tier");
     for (const kind of TIERED) {

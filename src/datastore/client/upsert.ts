@@ -1,4 +1,5 @@
-// Read, change, write, and again when somebody else was quicker: for resources several programs keep together.
+// Creates or updates a resource that several programs write: reads it, changes it, writes it, and starts again after a
+// conflict.
 import { API_VERSION, type KindName, type Resource, type ResourceKey } from "../../model/index.ts";
 import type { Datastore } from "../datastore.ts";
 import { AlreadyExists, Conflict, NotFound } from "../errors.ts";
@@ -6,8 +7,8 @@ import { delay } from "../../lib/retry.ts";
 import { stamp } from "./preconditions.ts";
 
 /**
- * @param change the new spec, or undefined when the resource is as wanted
- * @param retryMs between tries
+ * @param change returns the new spec, or undefined if the resource needs no change
+ * @param at.retryMs delay after a conflict
  */
 export async function upsert(
   at: { readonly store: Datastore; readonly signal?: AbortSignal; readonly retryMs?: number },

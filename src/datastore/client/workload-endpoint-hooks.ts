@@ -1,4 +1,4 @@
-// A workload endpoint's name is made of its node, orchestrator, workload and interface; nobody chooses another.
+// Computes the name of a workload endpoint from its node, orchestrator, workload and interface, and rejects another name.
 import {
   ignoreUnreadable,
   readWorkloadNameFields,
@@ -8,20 +8,20 @@ import {
   type WorkloadNameFields,
 } from "../../model/index.ts";
 import { Unsupported, ValidationFailed } from "../errors.ts";
-import type { Flow, FlowContext } from "./kind-hooks.ts";
+import type { KindHooks, HookContext } from "./kind-hooks.ts";
 
-/** In Kubernetes an endpoint is its pod: the CNI plugin notes addresses there, nobody else writes any. */
-function refuseInKubernetes(operation: string, { kind, metadata }: Resource, { store }: FlowContext): void {
+/** In Kubernetes an endpoint is derived from its pod; only the CNI plugin writes to it (addresses, as annotations). */
+function rejectInKubernetes(operation: string, { kind, metadata }: Resource, { store }: HookContext): void {
   if (store.name !== "kubernetes") return;
   const id = `${kind}(${metadata.namespace ?? ""}/${metadata.name})`;
-  throw new Unsupported(operation, id, "it is made from its pod");
+  throw new Unsupported(operation, id, "it is derived from its pod");
 }
 
-export const workloadEndpointFlow: Flow = {
-  beforeCreate: async (resource, context) => refuseInKubernetes("Create", resource, context),
-  beforeUpdate: async (resource, _current, context) => refuseInKubernetes("Update", resource, context),
+export const workloadEndpointHooks: KindHooks = {
+  beforeCreate: async (resource, context) => rejectInKubernetes("Create", resource, context),
+  beforeUpdate: async (resource, _current, context) => rejectInKubernetes("Update", resource, context),
   beforeDelete: async ({ value }, context) => {
-    refuseInKubernetes("Delete", value, context);
+    rejectInKubernetes("Delete", value, context);
     return undefined;
   },
   prepare: (resource) => {
@@ -33,7 +33,7 @@ export const workloadEndpointFlow: Flow = {
         {
           field: "metadata.name",
           value: given,
-          reason: `the endpoint's fields make it ${name}: leave the name out or use that`,
+          reason: `the name must be ${name}, which is computed from the endpoint's fields; use it, or omit the name`,
         },
       ]);
     const labels = {

@@ -1,4 +1,4 @@
-// What the driver asks of etcd, whichever way the bytes travel: gRPC for daemons, the JSON gateway for one-shots.
+// Defines the part of etcd's API that the driver uses, for two transports: gRPC (daemons) and the JSON gateway (commands).
 import type { RangeRequest, RangeResponse, TxnRequest, TxnResponse, WatchCreate, WatchResponse } from "./messages.ts";
 
 export interface EtcdCall {
@@ -6,20 +6,20 @@ export interface EtcdCall {
 }
 export interface EtcdApi {
   range(request: RangeRequest, call: EtcdCall): Promise<RangeResponse>;
-  /** @param call.repeatable applying it twice is the same as once: it may be sent again when an answer was lost */
+  /** @param call.repeatable the transaction may be sent again if its answer was lost, because a repetition has no effect */
   txn(request: TxnRequest, call: EtcdCall & { readonly repeatable: boolean }): Promise<TxnResponse>;
-  /** A lease that ends after so long. */
+  /** Returns the ID of a new lease. */
   grantLease(ttlSeconds: number, call: EtcdCall): Promise<bigint>;
   compact(revision: number, call: EtcdCall): Promise<void>;
-  /** Resolves when the server has accepted it. */
+  /** Resolves when the server has accepted the watch. */
   openWatch(create: WatchCreate, signal: AbortSignal): Promise<EtcdWatchStream>;
   close(): Promise<void>;
 }
 
 export interface EtcdWatchStream {
-  /** Where the server stood when it accepted. */
+  /** The server's revision when it accepted the watch. */
   readonly revision: number;
-  /** Nothing when the stream was closed by us; throws when it broke. */
+  /** Returns undefined after `close`; throws if the stream failed. */
   next(): Promise<WatchResponse | undefined>;
   close(): void;
 }

@@ -3,7 +3,7 @@ import { findEndpoints } from "./endpoints.ts";
 
 const find = (text: string) => findEndpoints({ type: "etcdv3", endpoints: [text] });
 
-test("an endpoint with a user is refused, and its password not shown", async () => {
+test("an endpoint with a user is rejected, and its password is not printed", async () => {
   for (const text of ["http://felix:hunter2@a:2379", "felix:hunter2@a:2379", "https://felix:hunter2@"]) {
     const error = String(await find(text).catch((each: unknown) => each));
     expect(error).toContain("set ETCD_USERNAME and ETCD_PASSWORD instead");

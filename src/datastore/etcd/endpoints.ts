@@ -1,13 +1,13 @@
-// Where etcd answers: endpoints named or discovered, the certificates to show, and the walk from one endpoint to the
-// next until somebody answers or the time is up.
+// Finds etcd's endpoints (configured, or discovered in DNS), loads the TLS certificates, and tries one endpoint after the
+// other until one answers or the timeout has passed.
 import { readFileSync } from "node:fs";
 import { backoffDelay, delay } from "../../lib/retry.ts";
 import type { EtcdConfig, EtcdTls, PemSource } from "../config.ts";
 import { InvalidConfig, Unavailable } from "../errors.ts";
-import { AttemptFailed, AttemptTimedOut, CertificateRefused } from "./failures.ts";
+import { AttemptFailed, AttemptTimedOut, CertificateRejected } from "./failures.ts";
 
 export interface Endpoint {
-  /** As it was given, for messages. */
+  /** Scheme, host and port, for messages. */
   readonly url: string;
   readonly secure: boolean;
   readonly host: string;
@@ -16,9 +16,11 @@ export interface Endpoint {
 
 function parseEndpoint(text: string, secureByDefault: boolean): Endpoint {
   const withScheme = /^[a-z][a-z0-9+.-]*:\/\//i.test(text) ? text : `${secureByDefault ? "https" : "http"}://${text}`;
-  // Neither used nor shown: a name and password have settings of their own.
+  // The URL is not printed, because it contains a password.
   if (text.includes("@"))
-    throw new InvalidConfig("an etcd endpoint holds a user (user@host): set ETCD_USERNAME and ETCD_PASSWORD instead");
+    throw new InvalidConfig(
+      "an etcd endpoint contains a user (user@host); set ETCD_USERNAME and ETCD_PASSWORD instead",
+    );
   const url = URL.canParse(withScheme) ? new URL(withScheme) : undefined;
   if (url === undefined || url.hostname === "" || !["http:", "https:"].includes(url.protocol))
     throw new InvalidConfig(`etcd endpoint ${JSON.stringify(text)}: want http://host:2379 or https://host:2379`);
@@ -27,7 +29,7 @@ function parseEndpoint(text: string, secureByDefault: boolean): Endpoint {
   return { url: `${url.protocol}//${url.host}`, secure, host: url.hostname, port };
 }
 
-/** Named endpoints, or those that DNS lists for the domain, those with TLS first. */
+/** Returns the configured endpoints, or those of the domain's SRV records, with TLS first. */
 export async function findEndpoints(config: EtcdConfig, resolveSrv?: ResolveSrv): Promise<readonly Endpoint[]> {
   const { discoverySrv: domain } = config;
   if (domain === undefined) return config.endpoints.map((text) => parseEndpoint(text, config.tls !== undefined));
@@ -61,11 +63,11 @@ export interface TlsMaterial {
   readonly key?: Buffer;
 }
 
-/** Reads the certificates now; files may have been renewed since last time. */
+/** Reads the certificates. Called for every connection, because the files may have been renewed. */
 export function loadTls(tls: EtcdTls | undefined): TlsMaterial {
   const load = (what: string, source: PemSource | undefined): Buffer | undefined => {
     if (source === undefined) return undefined;
-    if ("pem" in source) return pemOf(what, Buffer.from(source.pem), "what the configuration says");
+    if ("pem" in source) return pemOf(what, Buffer.from(source.pem), "the configured value");
     let bytes: Buffer;
     try {
       bytes = readFileSync(source.file);
@@ -84,16 +86,17 @@ export function loadTls(tls: EtcdTls | undefined): TlsMaterial {
   };
 }
 
-/** Told here by name: TLS libraries only say that something was no PEM. */
+/** Checks the format here, because the errors of TLS libraries do not contain the file's name. */
 function pemOf(what: string, bytes: Buffer, where: string): Buffer {
-  if (!bytes.includes("-----BEGIN ")) throw new InvalidConfig(`etcd ${what}: ${where} is no PEM (-----BEGIN …)`);
+  if (!bytes.includes("-----BEGIN "))
+    throw new InvalidConfig(`etcd ${what}: ${where} is not in PEM format (-----BEGIN …)`);
   return bytes;
 }
 
 const BACKOFF = { firstMs: 50, maxMs: 1000, jitter: 0.3 };
 
-/** Remembers which endpoint answered last, and asks the others when it does not. */
-export class EndpointWalk {
+/** Uses the endpoint that answered last, and the next one when it fails. */
+export class EndpointFailover {
   readonly #endpoints: readonly Endpoint[];
   #current = 0;
 
@@ -111,45 +114,45 @@ export class EndpointWalk {
     this.#current++;
   }
 
-  /** Moves on to the next endpoint, unless that has happened since `endpoint` was used. */
+  /** Changes to the next endpoint, unless `endpoint` is no longer the current one. */
   leave(endpoint: Endpoint): void {
     if (this.current === endpoint) this.advance();
   }
 
-  /** Tries endpoint after endpoint. What may have been carried out is repeated only when that does no harm. */
+  /** Tries one endpoint after the other. A request that may have been executed is sent again only if it is repeatable. */
   async run<T>(
     options: {
       readonly timeoutMs: number;
       readonly signal?: AbortSignal;
       readonly repeatable: boolean;
-      /** An attempt came to nothing that may have been carried out. */
-      readonly onLost?: () => void;
+      /** Called after an attempt whose answer was lost: the request may have been executed. */
+      readonly onLostAnswer?: () => void;
     },
     attempt: (endpoint: Endpoint, budgetMs: number) => Promise<T>,
   ): Promise<T> {
     const started = performance.now();
     const reasons = new Map<string, string>();
-    const refused = new Set<string>();
+    const rejectedUrls = new Set<string>();
     for (let tries = 0; ; tries++) {
       options.signal?.throwIfAborted();
       const endpoint = this.current;
       const leftMs = options.timeoutMs - (performance.now() - started);
-      // A silent endpoint may use up only its share of the time.
-      const unheard = Math.max(1, this.#endpoints.length - reasons.size);
+      // The remaining time is shared among the endpoints not tried yet, so that a silent endpoint does not use all of it.
+      const untried = Math.max(1, this.#endpoints.length - reasons.size);
       try {
-        return await attempt(endpoint, Math.max(1, leftMs / unheard));
+        return await attempt(endpoint, Math.max(1, leftMs / untried));
       } catch (error) {
         if (!(error instanceof AttemptFailed)) throw error;
         this.advance();
-        if (error.mayHaveRun) options.onLost?.();
-        // The last try may have had no time left: what an earlier one found out tells more.
+        if (error.mayHaveRun) options.onLostAnswer?.();
+        // A timeout at the end may only mean that no time was left: keep the reason of an earlier attempt.
         if (!(error instanceof AttemptTimedOut && reasons.has(endpoint.url))) reasons.set(endpoint.url, error.reason);
         const round = Math.floor((tries + 1) / this.#endpoints.length);
         const waitMs = (tries + 1) % this.#endpoints.length === 0 ? backoffDelay(BACKOFF, round) : 0;
         const spentMs = performance.now() - started;
-        if (error instanceof CertificateRefused) refused.add(endpoint.url);
-        else refused.delete(endpoint.url);
-        const final = (error.mayHaveRun && !options.repeatable) || refused.size === this.#endpoints.length;
+        if (error instanceof CertificateRejected) rejectedUrls.add(endpoint.url);
+        else rejectedUrls.delete(endpoint.url);
+        const final = (error.mayHaveRun && !options.repeatable) || rejectedUrls.size === this.#endpoints.length;
         if (final || spentMs + waitMs >= options.timeoutMs) throw this.#unavailable(reasons, spentMs, error);
         if (waitMs > 0) await delay(waitMs, options.signal);
       }

@@ -1,4 +1,5 @@
-// The etcdv3 driver: the same paths and JSON as ever, compare-and-swap by transaction, leases for what must vanish.
+// Implements the etcdv3 driver: Calico's paths and JSON, compare-and-swap by transaction, and leases for entries with a
+// time to live.
 import type { StoredKey, StoredQuery } from "../../model/index.ts";
 import { encodeValue, type PathRange, pathOf, rangeOf } from "../codec.ts";
 import type { EtcdConfig, OpenOptions } from "../config.ts";
@@ -26,26 +27,26 @@ import { decodeIfReadable, decodeRow, decodeRows, swapFailure } from "../rows.ts
 import { yieldToEventLoop } from "../../lib/retry.ts";
 import type { EtcdApi, EtcdCall } from "./api.ts";
 import { findEndpoints, type ResolveSrv } from "./endpoints.ts";
-import { swap } from "./lost-answer.ts";
+import { compareAndSwap } from "./compare-and-swap.ts";
 import type { EtcdRow, Operation, RangeRequest, RangeResponse, TxnRequest } from "./messages.ts";
 import { ReadBatch } from "./read-batch.ts";
 import { EtcdWatch } from "./watch.ts";
 
 const TIMEOUT_MS = 10_000;
-/** Entries per request of a list: keeps single answers to some megabytes. */
-const PAGE = 5_000;
-/** Pages that are handed over may be smaller: the reader works on one while the next is on its way. */
-const PAGE_HANDED_OVER = 1_500;
-/** And the first of them, so that the reader has something to do early. */
-const FIRST_PAGE_HANDED_OVER = 500;
+/** Entries per request of a list: limits an answer to a few megabytes. */
+const PAGE_SIZE = 5_000;
+/** With `onPage`, smaller pages: the caller processes one while the next is in flight. */
+const ON_PAGE_SIZE = 1_500;
+/** The first page is smaller still, so that the caller can start early. */
+const FIRST_ON_PAGE_SIZE = 500;
 
 export interface EtcdOptions extends OpenOptions {
   readonly resolveSrv?: ResolveSrv;
-  /** A watch asks for a sign of life after so long, and gives up after as long again. */
+  /** A watch requests a progress report after this time without a message, and fails after twice this time. */
   readonly silenceMs?: number;
 }
 
-/** Connects when first asked something; fails here only for what is wrong on our side. */
+/** Connects with the first request. Throws only for an invalid configuration, or if no endpoint is discovered. */
 export async function openEtcd(config: EtcdConfig, options: EtcdOptions = {}): Promise<EtcdDatastore> {
   const endpoints = await findEndpoints(config, options.resolveSrv);
   const timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
@@ -72,7 +73,7 @@ export class EtcdDatastore implements Datastore {
 
   async create<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
     const key = pathOf(entry.key);
-    const answer = await this.#swap(
+    const answer = await this.#compareAndSwap(
       {
         compare: [{ key, field: "version", equals: 0 }],
         success: [await this.#put(key, entry, options)],
@@ -87,7 +88,7 @@ export class EtcdDatastore implements Datastore {
   async update<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
     const expected = requireRevision(entry.revision);
     const key = pathOf(entry.key);
-    const answer = await this.#swap(
+    const answer = await this.#compareAndSwap(
       {
         compare: [{ key, field: "mod", equals: expected }],
         success: [await this.#put(key, entry, options)],
@@ -120,7 +121,10 @@ export class EtcdDatastore implements Datastore {
       return removedOf(key, rows[0]?.[0]);
     }
     const compare = [{ key: path, field: "mod", equals: expected } as const];
-    const answer = await this.#swap({ compare, success, failure: [{ type: "range", range: { key: path } }] }, options);
+    const answer = await this.#compareAndSwap(
+      { compare, success, failure: [{ type: "range", range: { key: path } }] },
+      options,
+    );
     if (!answer.succeeded) throw swapFailure(key, answer.row);
     return answer.row === undefined ? { key, revision: String(expected) } : removedOf(key, answer.row);
   }
@@ -135,10 +139,10 @@ export class EtcdDatastore implements Datastore {
       }),
     );
     this.#beforeWrite?.();
-    const answer = await swap(
+    const answer = await compareAndSwap(
       this.#api,
       {
-        compare: keys.map((key, i) => ({ key, field: "mod", equals: expected[i] ?? 0 }) as const), // 0: there is none
+        compare: keys.map((key, i) => ({ key, field: "mod", equals: expected[i] ?? 0 }) as const), // 0 = the key does not exist
         success,
         failure: keys.map((key) => ({ type: "range", range: { key } })),
       },
@@ -146,8 +150,8 @@ export class EtcdDatastore implements Datastore {
     );
     const revision = String(answer.revision);
     if (answer.succeeded) return { done: true, revisions: writes.map(() => revision) };
-    const isRefused = (i: number): boolean => (answer.rows[i]?.[0]?.revision ?? 0) !== expected[i];
-    return { done: false, refused: [...writes.keys()].filter(isRefused) };
+    const isConflicting = (i: number): boolean => (answer.rows[i]?.[0]?.revision ?? 0) !== expected[i];
+    return { done: false, refused: [...writes.keys()].filter(isConflicting) };
   }
 
   async get<K extends StoredKey>(key: K, options: ReadOptions = {}): Promise<Stored<K>> {
@@ -176,7 +180,7 @@ export class EtcdDatastore implements Datastore {
       options.signal,
     );
     if (stream.revision < start) {
-      // The server is behind us: it was restored from a backup. Waiting for our revision would be waiting in the dark.
+      // The server was restored from a backup, and its revision is older than ours: changes up to ours would be missed.
       stream.close();
       throw new Compacted(String(start));
     }
@@ -184,7 +188,7 @@ export class EtcdDatastore implements Datastore {
     return new EtcdWatch<KeyOfQuery<Q>>({ stream, range, after: start, initial: items });
   }
 
-  /** Forgets history up to a revision. */
+  /** Deletes the history up to a revision. */
   async compact(revision: Revision): Promise<void> {
     this.#beforeWrite?.();
     return this.#api.compact(parseRevision(revision), {});
@@ -194,7 +198,7 @@ export class EtcdDatastore implements Datastore {
     return this.#api.close();
   }
 
-  /** All pages at the revision of the first; again from the start when history was compacted in between. */
+  /** Reads all pages at the revision of the first one. Starts again if that revision is compacted meanwhile. */
   async #list(
     range: PathRange,
     at: number,
@@ -202,8 +206,8 @@ export class EtcdDatastore implements Datastore {
   ): Promise<{ items: Stored[]; revision: number }> {
     const { key: first, end } = span(range);
     const [firstLimit, limit] =
-      options.onPage === undefined ? [PAGE, PAGE] : [FIRST_PAGE_HANDED_OVER, PAGE_HANDED_OVER];
-    let isHandedOver = false;
+      options.onPage === undefined ? [PAGE_SIZE, PAGE_SIZE] : [FIRST_ON_PAGE_SIZE, ON_PAGE_SIZE];
+    let isPagePassed = false;
     for (;;) {
       const items: Stored[] = [];
       let fixed = at;
@@ -218,24 +222,24 @@ export class EtcdDatastore implements Datastore {
           const last = page.rows.at(-1);
           next = page.more && last !== undefined ? pageFrom(`${last.path}\0`) : undefined;
           if (next !== undefined) {
-            next.catch(() => {}); // looked at in its turn
-            await yieldToEventLoop(); // on its way while we read this one
+            next.catch(() => {}); // awaited in the next iteration
+            await yieldToEventLoop(); // sends the request, which is in flight while this page is decoded
           }
           const decoded = decodeRows(range, page.rows, options.onUnreadable ?? this.#onUnreadable);
           if (options.onPage === undefined) for (const item of decoded) items.push(item);
           else {
-            isHandedOver = true;
+            isPagePassed = true;
             options.onPage(decoded);
           }
         }
         return { items, revision };
       } catch (error) {
-        if (!(error instanceof Compacted) || at !== 0 || isHandedOver) throw error;
+        if (!(error instanceof Compacted) || at !== 0 || isPagePassed) throw error;
       }
     }
   }
 
-  /** Of now: with others that are asked for at once. Of then: alone, since that revision may be gone. */
+  /** Batches reads of the newest revision. A read of an older revision may fail, so it is not put into a batch. */
   #read(request: RangeRequest, options: { readonly signal?: AbortSignal }): Promise<RangeResponse> {
     return (request.revision ?? 0) === 0 ? this.#reads.range(request, options) : this.#api.range(request, options);
   }
@@ -247,13 +251,13 @@ export class EtcdDatastore implements Datastore {
     return { type: "put", put: { key, value, lease } };
   }
 
-  /** A write of one key that is bound to what is there. */
-  async #swap(
+  /** Writes one key by compare-and-swap. */
+  async #compareAndSwap(
     request: TxnRequest,
     options: CallOptions,
   ): Promise<{ succeeded: boolean; revision: number; row: EtcdRow | undefined }> {
     this.#beforeWrite?.();
-    const { succeeded, revision, rows } = await swap(this.#api, request, signalOf(options));
+    const { succeeded, revision, rows } = await compareAndSwap(this.#api, request, signalOf(options));
     return { succeeded, revision, row: rows[0]?.[0] };
   }
 }
@@ -265,15 +269,15 @@ function removedOf<K extends StoredKey>(key: K, row: EtcdRow | undefined): Remov
   return decodeIfReadable(key, row) ?? { key, revision: String(row.revision) };
 }
 
-/** What must be there before a write: 0 for nothing. */
+/** Returns the revision that the key must have before the write; 0 = the key must not exist. */
 const expectedRevision = (write: Write): number =>
   write.op === "create" ? 0 : requireRevision(write.op === "delete" ? write.revision : write.entry.revision);
 
-/** The keys of a range as etcd wants them: a prefix ends before its last byte plus one. */
+/** Returns the range in etcd's form: the end of a prefix is the prefix with its last byte increased by one. */
 function span(range: PathRange): { readonly key: string; readonly end?: string } {
   if (range.exact) return { key: range.start };
   const last = range.start.charCodeAt(range.start.length - 1);
-  // Names may end in any character; beyond ASCII the next one in UTF-8 order is not simply one more.
+  // Names may end in any character. For one beyond ASCII, the increased code unit may not be the next in UTF-8 order.
   const end = last < 0x7f ? range.start.slice(0, -1) + String.fromCharCode(last + 1) : `${range.start}\u{10FFFF}`;
   return { key: range.start, end };
 }

@@ -1,11 +1,11 @@
-// What etcd's status codes mean to us. The texts matched here are etcd's own and part of its API: the codes alone do
-// not tell a wrong password from a malformed request.
+// Converts etcd's status codes and connection errors to typed errors. The message texts matched here are part of etcd's
+// API: the codes alone do not distinguish a wrong password from a malformed request.
 import { AttemptFailed } from "../../lib/http/attempt-failed.ts";
 import { Compacted, type DatastoreError, DatastoreFailure, Unauthorized, ValidationFailed } from "../errors.ts";
 
 export { AttemptFailed };
 
-/** Nothing was heard in the time there was, which may have been short: says less than any other failure. */
+/** No answer within the time of the attempt, which may have been short: any other reason is more informative. */
 export class AttemptTimedOut extends AttemptFailed {}
 
 /** The server did not answer an HTTP/2 PING: the connection is dead, although TCP has not noticed. */
@@ -17,10 +17,10 @@ export class PingTimedOut extends Error {
   }
 }
 
-/** One side does not accept the other's certificate: asking again changes nothing. */
-export class CertificateRefused extends AttemptFailed {}
+/** One side rejected the other's certificate: a retry has the same result. */
+export class CertificateRejected extends AttemptFailed {}
 
-/** The session is no longer known, or older than the last change of any account: log in again. Nothing was done. */
+/** The token is unknown, or older than the last change of etcd's users. The request was not executed: log in again. */
 export class TokenExpired extends Error {
   override readonly name = "TokenExpired";
 }
@@ -35,7 +35,7 @@ const INTERNAL = 13;
 const UNAVAILABLE = 14;
 const UNAUTHENTICATED = 16;
 
-/** @param revision what the request asked for, when it asked for one */
+/** @param revision the requested revision; 0 = none */
 export function failureOf(code: number, message: string, revision = 0): DatastoreError | AttemptFailed | TokenExpired {
   if (/invalid auth token|revision of auth store is old/.test(message)) return new TokenExpired(message); // a watch has no code
   switch (code) {
@@ -43,7 +43,7 @@ export function failureOf(code: number, message: string, revision = 0): Datastor
       if (message.includes("compacted")) return new Compacted(String(revision));
       if (message.includes("future revision"))
         return new ValidationFailed([
-          { field: "ResourceVersion", value: String(revision), reason: "lies in the future" },
+          { field: "ResourceVersion", value: String(revision), reason: "is newer than the newest revision" },
         ]);
       break;
     case UNAUTHENTICATED:
@@ -63,9 +63,9 @@ export function failureOf(code: number, message: string, revision = 0): Datastor
 }
 
 /**
- * Why a connection came to nothing, as an operator would say it: TLS libraries name their own insides, and a server that
- * hangs up says nothing at all.
- * @param wasSent whether the request may have been carried out
+ * Describes for operators why a connection failed. The errors of TLS libraries are about internals, and a server that
+ * closes the connection gives no reason.
+ * @param options.wasSent the request may have been executed
  */
 export function connectionFailure(
   text: string,
@@ -74,25 +74,25 @@ export function connectionFailure(
 ): AttemptFailed {
   const plain = ADVICE.reduce((rest, advice) => rest.replace(advice, ""), text).trim();
   const failed = (reason: string) => new AttemptFailed(reason, options.wasSent, { cause: options.cause });
-  const refused = (reason: string) => new CertificateRefused(reason, false, { cause: options.cause });
+  const rejected = (reason: string) => new CertificateRejected(reason, false, { cause: options.cause });
   if (/ALERT_(BAD_CERTIFICATE|CERTIFICATE_REQUIRED|UNKNOWN_CA|CERTIFICATE_UNKNOWN|CERTIFICATE_EXPIRED)/i.test(plain))
-    return refused(`the server does not accept our client certificate (ETCD_CERT_FILE, ETCD_KEY_FILE): ${plain}`);
-  if (/altname/i.test(plain)) return refused(`the server's certificate is not for ${endpoint.host}`);
+    return rejected(`the server rejected the client certificate (ETCD_CERT_FILE, ETCD_KEY_FILE): ${plain}`);
+  if (/altname/i.test(plain)) return rejected(`the server's certificate is not valid for ${endpoint.host}`);
   if (/verify the first certificate|self[- ]signed|issuer cert|unable to verify/i.test(plain))
-    return refused(`the server's certificate is not of the authority we know (ETCD_CA_CERT_FILE): ${plain}`);
-  if (/certificate has expired|certificate is not yet valid/i.test(plain)) return refused(`the server's ${plain}`);
+    return rejected(`the server's certificate is not signed by the configured CA (ETCD_CA_CERT_FILE): ${plain}`);
+  if (/certificate has expired|certificate is not yet valid/i.test(plain)) return rejected(`the server's ${plain}`);
   if (/TLS handshake failed|WRONG_VERSION_NUMBER|before secure TLS/i.test(plain))
     return failed(
-      "the TLS handshake failed: does the server speak TLS on this port, and accept our client certificate?",
+      "the TLS handshake failed; check that the server uses TLS on this port and accepts the client certificate",
     );
   if (/^$|failed to connect|ECONNRESET|closed unexpectedly|connection (closed|dropped)/i.test(plain)) {
     const detail = plain === "" ? "" : ` (${plain})`;
-    return failed(`the server hung up${detail}: does it want ${endpoint.secure ? "http" : "https"}?`);
+    return failed(`the server closed the connection${detail}; it may require ${endpoint.secure ? "http" : "https"}`);
   }
   return failed(plain);
 }
 
-/** What the runtime tells the author of a program, not its user. */
+/** Parts of the runtime's messages that are advice for programmers; they are removed. */
 const ADVICE: readonly RegExp[] = [
   /\.? For more information, pass `verbose: true`.*$/s,
   /: Unable to connect\. Is the computer able to access the url\?$/,

@@ -1,4 +1,4 @@
-// Requests to etcd through its JSON gateway, for commands that send a few requests and exit. They use the runtime's own
+// Sends requests to etcd's JSON gateway, for commands that send a few requests and exit. They use the runtime's own
 // fetch, which costs nothing to load. With gRPC over node:http2 (grpc-api.ts) the same commands take about 10 ms longer:
 // `calicoctl get node n1` 33 instead of 22 ms, `apply` of one resource 50 instead of 37 ms (medians of 30 runs; with TLS 34
 // instead of 25 and 61 instead of 45 ms). Programs that send many requests or watch use gRPC: it is faster per request, and
@@ -6,11 +6,11 @@
 import type { EtcdConfig } from "../config.ts";
 import { Unauthorized, Unsupported } from "../errors.ts";
 import type { EtcdApi, EtcdCall, EtcdWatchStream } from "./api.ts";
-import { type Endpoint, EndpointWalk, loadTls, type TlsMaterial } from "./endpoints.ts";
+import { type Endpoint, EndpointFailover, loadTls, type TlsMaterial } from "./endpoints.ts";
 import { AttemptFailed, AttemptTimedOut, connectionFailure, failureOf, TokenExpired } from "./failures.ts";
 import type { Compare, EtcdRow, Operation, RangeRequest, RangeResponse, TxnRequest, TxnResponse } from "./messages.ts";
 
-/** 64-bit numbers travel as decimal text, bytes as base64, zero values not at all. */
+/** In JSON, 64-bit numbers are decimal text and bytes are base64; zero values are omitted. */
 interface JsonRow {
   readonly key?: string;
   readonly value?: string;
@@ -39,14 +39,14 @@ interface JsonFault {
 export class GatewayEtcdApi implements EtcdApi {
   readonly #config: EtcdConfig;
   readonly #timeoutMs: number;
-  readonly #walk: EndpointWalk;
+  readonly #failover: EndpointFailover;
   #tls: TlsMaterial | undefined;
   #token: Promise<string> | undefined;
 
   constructor(config: EtcdConfig, endpoints: readonly Endpoint[], timeoutMs: number) {
     this.#config = config;
     this.#timeoutMs = timeoutMs;
-    this.#walk = new EndpointWalk(endpoints);
+    this.#failover = new EndpointFailover(endpoints);
   }
 
   async range(request: RangeRequest, call: EtcdCall): Promise<RangeResponse> {
@@ -65,13 +65,13 @@ export class GatewayEtcdApi implements EtcdApi {
       success: request.success.map(operationJson),
       failure: request.failure.map(operationJson),
     };
-    let wasLost = false;
-    const onLost = (): void => {
-      wasLost = true;
+    let hadLostAnswer = false;
+    const onLostAnswer = (): void => {
+      hadLostAnswer = true;
     };
-    const answer = await this.#call<JsonTxn>("/v3/kv/txn", body, { ...call, onLost });
+    const answer = await this.#call<JsonTxn>("/v3/kv/txn", body, { ...call, onLostAnswer });
     return {
-      wasLost,
+      hadLostAnswer,
       succeeded: answer.succeeded ?? false,
       revision: Number(answer.header?.revision ?? 0),
       rows: (answer.responses ?? []).map((r) =>
@@ -100,9 +100,13 @@ export class GatewayEtcdApi implements EtcdApi {
   #call<S>(
     path: string,
     body: unknown,
-    options: EtcdCall & { readonly repeatable: boolean; readonly revision?: number; readonly onLost?: () => void },
+    options: EtcdCall & {
+      readonly repeatable: boolean;
+      readonly revision?: number;
+      readonly onLostAnswer?: () => void;
+    },
   ): Promise<S> {
-    return this.#walk.run({ ...options, timeoutMs: this.#timeoutMs }, async (endpoint, budgetMs) => {
+    return this.#failover.run({ ...options, timeoutMs: this.#timeoutMs }, async (endpoint, budgetMs) => {
       const post = async () =>
         this.#post<S>(endpoint, path, body, { ...options, budgetMs, token: await this.#login(endpoint, budgetMs) });
       try {
@@ -130,7 +134,7 @@ export class GatewayEtcdApi implements EtcdApi {
         method: "POST",
         body: JSON.stringify(body),
         redirect: "error",
-        proxy: false, // the runtime's environment may name one, for images
+        proxy: false, // the environment may contain a proxy for image downloads
         signal: options.signal === undefined ? timeout : AbortSignal.any([timeout, options.signal]),
         ...(options.token === "" ? {} : { headers: { Authorization: options.token } }),
         ...tls,
@@ -144,7 +148,7 @@ export class GatewayEtcdApi implements EtcdApi {
       throw connectionFailure(describe(error), endpoint, { wasSent: wasSent(error), cause: error });
     }
     const json = parseJson(text);
-    if (json === undefined) throw new AttemptFailed("the answer is no JSON: is this etcd?", false);
+    if (json === undefined) throw new AttemptFailed("the answer is not JSON; the server may not be etcd", false);
     if (ok) return json as S;
     const fault = json as JsonFault;
     throw failureOf(fault.code ?? 2, fault.message ?? fault.error ?? "unknown failure", options.revision ?? 0);
@@ -212,7 +216,7 @@ function parseJson(body: string): object | undefined {
   }
 }
 
-/** Connections that were refused or never agreed on TLS carried no request. */
+/** Returns false if the connection was refused or its TLS handshake failed: then no request was sent. */
 const wasSent = (error: unknown): boolean =>
   !/ConnectionRefused|ECONNREFUSED|FailedToOpenSocket|CERT|SSL|TLS|HOST|DNS/i.test(codeOf(error) + describe(error));
 

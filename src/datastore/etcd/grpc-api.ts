@@ -1,9 +1,9 @@
-// etcd over gRPC: one connection per endpoint, the next one when it fails. Each call ends within its time, whatever the
-// network does.
+// Calls etcd over gRPC, with one connection per endpoint and failover to the next endpoint. Every call ends within its
+// timeout.
 import type { EtcdConfig } from "../config.ts";
 import { DatastoreFailure, Unauthorized } from "../errors.ts";
 import type { EtcdApi, EtcdCall, EtcdWatchStream } from "./api.ts";
-import { type Endpoint, EndpointWalk, loadTls } from "./endpoints.ts";
+import { type Endpoint, EndpointFailover, loadTls } from "./endpoints.ts";
 import { TokenExpired } from "./failures.ts";
 import { GrpcChannel } from "./grpc-channel.ts";
 import { GrpcWatchStream } from "./grpc-watch.ts";
@@ -25,7 +25,7 @@ import {
 
 interface UnaryOptions extends EtcdCall {
   readonly repeatable: boolean;
-  readonly onLost?: () => void;
+  readonly onLostAnswer?: () => void;
   readonly revision?: number;
 }
 
@@ -33,7 +33,7 @@ export class GrpcEtcdApi implements EtcdApi {
   readonly #config: EtcdConfig;
   readonly #timeoutMs: number;
   readonly #silenceMs: number | undefined;
-  readonly #walk: EndpointWalk;
+  readonly #failover: EndpointFailover;
   readonly #channels = new Map<string, GrpcChannel>();
   #token: Promise<string> | undefined;
 
@@ -45,7 +45,7 @@ export class GrpcEtcdApi implements EtcdApi {
     this.#config = config;
     this.#timeoutMs = options.timeoutMs;
     this.#silenceMs = options.silenceMs;
-    this.#walk = new EndpointWalk(endpoints);
+    this.#failover = new EndpointFailover(endpoints);
   }
 
   range(request: RangeRequest, call: EtcdCall): Promise<RangeResponse> {
@@ -53,12 +53,12 @@ export class GrpcEtcdApi implements EtcdApi {
   }
 
   async txn(request: TxnRequest, call: EtcdCall & { readonly repeatable: boolean }): Promise<TxnResponse> {
-    let wasLost = false;
-    const onLost = (): void => {
-      wasLost = true;
+    let hadLostAnswer = false;
+    const onLostAnswer = (): void => {
+      hadLostAnswer = true;
     };
-    const answer = await this.#call(TXN, request, { ...call, onLost });
-    return wasLost ? { ...answer, wasLost } : answer;
+    const answer = await this.#call(TXN, request, { ...call, onLostAnswer });
+    return hadLostAnswer ? { ...answer, hadLostAnswer } : answer;
   }
 
   grantLease(ttlSeconds: number, call: EtcdCall): Promise<bigint> {
@@ -70,12 +70,12 @@ export class GrpcEtcdApi implements EtcdApi {
   }
 
   async openWatch(create: WatchCreate, signal: AbortSignal): Promise<EtcdWatchStream> {
-    return this.#walk.run({ timeoutMs: this.#timeoutMs, signal, repeatable: true }, (endpoint, budgetMs) =>
+    return this.#failover.run({ timeoutMs: this.#timeoutMs, signal, repeatable: true }, (endpoint, budgetMs) =>
       this.#authenticated(endpoint, budgetMs, (token) =>
         GrpcWatchStream.open({
           call: (handlers) => this.#channel(endpoint).open({ path: WATCH_PATH, token }, handlers, { budgetMs, signal }),
           ...{ create, signal, budgetMs, silenceMs: this.#silenceMs, endpoint: endpoint.url },
-          onLost: () => this.#walk.leave(endpoint),
+          onLost: () => this.#failover.leave(endpoint),
         }),
       ),
     );
@@ -88,7 +88,7 @@ export class GrpcEtcdApi implements EtcdApi {
 
   #call<Q, S>(method: Method<Q, S>, request: Q, options: UnaryOptions): Promise<S> {
     const message = method.encode(request);
-    return this.#walk.run({ ...options, timeoutMs: this.#timeoutMs }, (endpoint, budgetMs) =>
+    return this.#failover.run({ ...options, timeoutMs: this.#timeoutMs }, (endpoint, budgetMs) =>
       this.#authenticated(endpoint, budgetMs, async (token) => {
         const { revision, signal } = options;
         const target = { path: method.path, token, revision };
@@ -98,7 +98,7 @@ export class GrpcEtcdApi implements EtcdApi {
     );
   }
 
-  /** Runs with a session token when there are credentials, logging in again once when it has expired. */
+  /** Calls `run` with a session token if there are credentials. Logs in again once if the token has expired. */
   async #authenticated<T>(endpoint: Endpoint, budgetMs: number, run: (token: string) => Promise<T>): Promise<T> {
     if (this.#config.credentials === undefined) return run("");
     try {
@@ -118,7 +118,7 @@ export class GrpcEtcdApi implements EtcdApi {
       .then((answer) => decodeAnswer(AUTHENTICATE.decode, answer))
       .catch((error: unknown) => {
         this.#token = undefined;
-        // A server that asks nobody to log in is content with anybody.
+        // Authentication is disabled on the server: no token is needed.
         if (error instanceof Unauthorized && error.message.includes("authentication is not enabled")) return "";
         if (error instanceof TokenExpired) throw new DatastoreFailure(error.message);
         throw error;

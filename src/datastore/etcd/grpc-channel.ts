@@ -1,6 +1,6 @@
-// The connection to one etcd endpoint: made when it is first needed, and again when it was lost. Single calls and watches
-// share it. Spoken over the runtime's own HTTP/2: for small transactions the public library's layers cost several times
-// what the transaction does.
+// Manages the connection to one etcd endpoint: opens it for the first call, and again after it was lost. Unary calls and
+// watches share it. It uses the runtime's HTTP/2 directly: with the public gRPC library, a small transaction takes several
+// times as long.
 import { type ClientHttp2Session, connect as connectHttp2 } from "node:http2";
 import { connect as connectTcp, isIP, type Socket } from "node:net";
 import { checkServerIdentity, connect as connectTls, TLSSocket } from "node:tls";
@@ -10,7 +10,7 @@ import { checkTls } from "./certificates.ts";
 import type { Endpoint, TlsMaterial } from "./endpoints.ts";
 import { AttemptFailed, AttemptTimedOut, connectionFailure, failureOf, PingTimedOut } from "./failures.ts";
 
-/** A connection that does not come about in this time is tried anew by whoever asks next. */
+/** Time to open a connection. After it, the next call tries again. */
 const CONNECT_MS = 10_000;
 /**
  * A connection with open calls is checked this often with an HTTP/2 PING. etcd closes connections that send PINGs more
@@ -28,9 +28,9 @@ const STALLED_MS = 1_000;
 
 export interface CallTarget {
   readonly path: string;
-  /** Of a session; empty for none. */
+  /** Session token; empty = none. */
   readonly token: string;
-  /** The revision it asks for, which some refusals are about. */
+  /** The requested revision, for errors about it. */
   readonly revision?: number;
 }
 
@@ -45,13 +45,13 @@ export class GrpcChannel {
   #connection: Connection | undefined;
   #connecting: Promise<Connection> | undefined;
 
-  /** @param loadTls asked for every connection: certificates are renewed */
+  /** @param loadTls called for every connection, because certificates may have been renewed */
   constructor(endpoint: Endpoint, loadTls: () => TlsMaterial) {
     this.#endpoint = endpoint;
     this.#loadTls = loadTls;
   }
 
-  /** The answer to one message. */
+  /** Sends one message and returns the answer. */
   async unary(target: CallTarget, message: Buffer, { budgetMs, signal }: CallLimits): Promise<Buffer> {
     const { promise, resolve, reject } = Promise.withResolvers<Buffer>();
     let connection = this.#ready;
@@ -76,7 +76,8 @@ export class GrpcChannel {
         onMessage: (bytes) => (answer = bytes),
         onEnd: (failure) => {
           if (failure !== undefined) reject(failure);
-          else if (answer === undefined) reject(new AttemptFailed("the answer is empty: is this etcd?", true));
+          else if (answer === undefined)
+            reject(new AttemptFailed("the answer is empty; the server may not be etcd", true));
           else resolve(answer);
         },
       });
@@ -85,11 +86,11 @@ export class GrpcChannel {
     } finally {
       clearTimeout(timer);
       signal?.removeEventListener("abort", onAbort);
-      call?.cancel(); // does nothing to one that is over
+      call?.cancel(); // has no effect on a call that has ended
     }
   }
 
-  /** A call that goes on. The connection for it must come about in time. */
+  /** Opens a streaming call. `budgetMs` limits only the time to connect. */
   async open(target: CallTarget, handlers: CallHandlers, { budgetMs, signal }: CallLimits): Promise<GrpcCall> {
     const { promise, reject } = Promise.withResolvers<never>();
     const onAbort = (): void => reject(signal?.reason);
@@ -104,7 +105,7 @@ export class GrpcChannel {
     }
   }
 
-  /** Calls under way are answered. */
+  /** Closes the connection after the calls in flight have ended. */
   close(): void {
     this.#connection?.retire();
     this.#connecting?.then(
@@ -118,7 +119,7 @@ export class GrpcChannel {
     return connection?.isUsable === true && connection.isFresh ? connection : undefined;
   }
 
-  /** All who wait, wait for the same one. */
+  /** Concurrent callers share one attempt. */
   #connect(): Promise<Connection> {
     this.#connecting ??= this.#verifyOrOpen().finally(() => (this.#connecting = undefined));
     return this.#connecting;
@@ -127,13 +128,13 @@ export class GrpcChannel {
   async #verifyOrOpen(): Promise<Connection> {
     const idle = this.#connection;
     if (idle?.isUsable === true && (await idle.answersPing(IDLE_PING_TIMEOUT_MS))) return idle;
-    idle?.retire(); // calls that are open on it get the longer time of its own PINGs
+    idle?.retire(); // its open calls may continue until its own PINGs fail, which have a longer timeout
     return (this.#connection = new Connection(await openSession(this.#endpoint, this.#loadTls)));
   }
 }
 
 const unreachable = (): never => {
-  throw new Error("answered before it was asked");
+  throw new Error("answer received before the request was sent");
 };
 
 /** An established connection and the calls on it. */
@@ -146,20 +147,20 @@ class Connection {
   /** Runs while there are calls. */
   #pingTimer: Timer | undefined;
 
-  constructor({ session, socket }: Opened) {
+  constructor({ session, socket }: OpenSession) {
     this.#session = session;
     this.#socket = socket;
     session.on("goaway", () => this.retire());
     session.on("error", (error: Error) => this.#lose(error));
     session.on("close", () => this.#lose());
-    session.unref(); // whoever waits for an answer has a timer running
+    session.unref(); // while a caller waits for an answer, its timer keeps the process running
   }
 
   get isUsable(): boolean {
     return !this.#isRetired && !this.#session.closed && !this.#session.destroyed;
   }
 
-  /** False for a connection that was idle: its server, or a firewall on the way, may have forgotten it. */
+  /** False for a connection that was idle: the server or a firewall may have dropped its state. */
   get isFresh(): boolean {
     return performance.now() - this.#receivedAt <= IDLE_MS;
   }
@@ -239,21 +240,21 @@ class Connection {
   }
 }
 
-interface Opened {
+interface OpenSession {
   readonly session: ClientHttp2Session;
   readonly socket: Socket;
 }
 
 /**
- * Stands when the server has told its settings: one that refuses our certificate says so only after the handshake has
- * succeeded on our side.
+ * Resolves when the server's HTTP/2 settings have been received: a server that rejects the client certificate reports it
+ * only after the TLS handshake has succeeded on the client's side.
  */
-async function openSession(endpoint: Endpoint, loadTls: () => TlsMaterial): Promise<Opened> {
-  const { promise, resolve, reject } = Promise.withResolvers<Opened>();
+async function openSession(endpoint: Endpoint, loadTls: () => TlsMaterial): Promise<OpenSession> {
+  const { promise, resolve, reject } = Promise.withResolvers<OpenSession>();
   const socket = endpoint.secure ? secureSocket(endpoint, loadTls()) : connectTcp(addressOf(endpoint));
   const fail = (error: Error | undefined): void =>
     reject(connectionFailure(error?.message ?? "", endpoint, { wasSent: false, cause: error }));
-  const onClose = (): void => void setImmediate(fail); // an error may follow, and tell more
+  const onClose = (): void => void setImmediate(fail); // an error event with a better reason may follow
   socket.once("error", fail);
   socket.once("close", onClose);
   socket.once(endpoint.secure ? "secureConnect" : "connect", () => {
@@ -275,7 +276,7 @@ async function openSession(endpoint: Endpoint, loadTls: () => TlsMaterial): Prom
   try {
     return await promise;
   } catch (error) {
-    socket.on("error", () => {}); // it was told already
+    socket.on("error", () => {}); // the first error has been reported already
     socket.destroy();
     throw error;
   } finally {
@@ -295,7 +296,7 @@ function secureSocket(endpoint: Endpoint, material: TlsMaterial): Socket {
     ...address,
     ...material,
     ALPNProtocols: ["h2"],
-    // TLS forbids an address as server name; the certificate is held against the address all the same.
+    // TLS does not allow an IP address as server name. The certificate is still checked against the address.
     servername: isIP(address.host) === 0 ? address.host : "etcd",
     checkServerIdentity: (_name, certificate) => checkServerIdentity(address.host, certificate),
   });

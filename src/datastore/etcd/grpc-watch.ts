@@ -1,5 +1,5 @@
-// One watch stream over gRPC. When the server has been silent, it requests a progress report: a stream that a proxy or a
-// stuck server has lost stays silent for ever. Dead connections are found by the channel's PINGs.
+// Reads one watch stream over gRPC. If the server is silent, requests a progress report, because a stream that a proxy or
+// a stuck server has lost stays silent for ever. Dead connections are found by the channel's PINGs.
 import type { CallHandlers, GrpcCall } from "../../lib/http/grpc-call.ts";
 import { yieldToEventLoop } from "../../lib/retry.ts";
 import { Compacted, Unavailable } from "../errors.ts";
@@ -14,9 +14,9 @@ import {
   type WatchResponse,
 } from "./messages.ts";
 
-/** Silent so long: ask. Still silent after as long again: gone. */
+/** After this time without a message, a progress report is requested. After twice this time, the stream has failed. */
 const SILENCE_MS = 10_000;
-/** Answers waiting to be read before the stream is told to pause. */
+/** Number of queued responses at which the stream is paused. */
 const QUEUE_LIMIT = 64;
 
 interface WatchOptions {
@@ -26,7 +26,7 @@ interface WatchOptions {
   readonly budgetMs: number;
   readonly endpoint: string;
   readonly silenceMs?: number;
-  /** The server does not answer any more. */
+  /** Called when the server no longer answers. */
   readonly onLost: () => void;
 }
 
@@ -39,8 +39,8 @@ export class GrpcWatchStream implements EtcdWatchStream {
   #call: GrpcCall | undefined;
   readonly #silenceMs: number;
   #closed = false;
-  #heardAt = performance.now();
-  #asked = false;
+  #receivedAt = performance.now();
+  #isProgressRequested = false;
   #timer: Timer | undefined;
   revision = 0;
 
@@ -78,7 +78,7 @@ export class GrpcWatchStream implements EtcdWatchStream {
     this.#call = opened;
     this.#send({ create });
     signal.addEventListener("abort", this.#onAbort, { once: true });
-    this.#heardAt = performance.now();
+    this.#receivedAt = performance.now();
     this.#timer = setInterval(() => void this.#checkAlive(), this.#silenceMs / 2);
     if (signal.aborted) this.close();
   }
@@ -109,9 +109,9 @@ export class GrpcWatchStream implements EtcdWatchStream {
   }
 
   #receive(response: WatchResponse): void {
-    this.#heardAt = performance.now();
-    this.#asked = false;
-    if (response.canceled) return this.#fail(this.#explain(this.#refusal(response)));
+    this.#receivedAt = performance.now();
+    this.#isProgressRequested = false;
+    if (response.canceled) return this.#fail(this.#explain(this.#cancelError(response)));
     if (this.#waiting !== undefined) {
       this.#waiting.resolve(response);
       this.#waiting = undefined;
@@ -137,27 +137,27 @@ export class GrpcWatchStream implements EtcdWatchStream {
   #unavailable(error: AttemptFailed): Unavailable {
     const { endpoint } = this.#options;
     const ping = error.cause instanceof PingTimedOut ? error.cause : undefined;
-    const silentMs = ping?.silentMs ?? performance.now() - this.#heardAt;
+    const silentMs = ping?.silentMs ?? performance.now() - this.#receivedAt;
     return new Unavailable(endpoint, ping?.message ?? error.reason, { cause: error, silentMs });
   }
 
   async #checkAlive(): Promise<void> {
     if (!this.#isSilentFor(this.#silenceMs)) return;
-    if (!this.#asked) {
-      this.#asked = true;
+    if (!this.#isProgressRequested) {
+      this.#isProgressRequested = true;
       return this.#send({ progress: true });
     }
     await yieldToEventLoop(); // if the event loop was blocked, the answer has not been read yet
     if (!this.#isSilentFor(2 * this.#silenceMs)) return;
-    this.#failSilent(`silent for ${((performance.now() - this.#heardAt) / 1000).toFixed(1)} s`, true);
+    this.#failSilent(`no message for ${((performance.now() - this.#receivedAt) / 1000).toFixed(1)} s`, true);
   }
 
-  /** False for a slow reader: what the server sent is waiting in the queue. */
+  /** Returns false if responses are queued: then the consumer is slow, and the server was not silent. */
   #isSilentFor(ms: number): boolean {
-    return this.#queue.length === 0 && performance.now() - this.#heardAt >= ms;
+    return this.#queue.length === 0 && performance.now() - this.#receivedAt >= ms;
   }
 
-  /** A server that does not answer is given up with its connection, so that the next attempt opens another one. */
+  /** Closes the connection of a silent server, so that the next attempt opens another one. */
   #failSilent(reason: string, wasSent: boolean): void {
     const error = new AttemptFailed(reason, wasSent);
     const call = this.#call;
@@ -165,10 +165,10 @@ export class GrpcWatchStream implements EtcdWatchStream {
     call?.dropConnection(error);
   }
 
-  #refusal(response: WatchResponse): Error {
+  #cancelError(response: WatchResponse): Error {
     const { startRevision } = this.#options.create;
     if (response.compactRevision > 0) return new Compacted(String(startRevision - 1));
-    // Permissions are refused inside the stream, as text only.
+    // A missing permission is reported inside the stream, without a status code.
     const code = response.cancelReason.includes("permission denied") ? 7 : 14;
     return failureOf(code, response.cancelReason === "" ? "the server cancelled the watch" : response.cancelReason);
   }

@@ -1,5 +1,5 @@
-// The messages of etcd's v3 API that we send and read, and their protobuf encoding. Field numbers are those of the
-// service's public definition: https://etcd.io/docs/v3.4/dev-guide/api_reference_v3/
+// Encodes and decodes the messages of etcd's v3 API in protobuf. Field numbers are those of the public definition:
+// https://etcd.io/docs/v3.4/dev-guide/api_reference_v3/
 import { AttemptFailed } from "../../lib/http/attempt-failed.ts";
 import { ProtoError, ProtoReader, ProtoWriter } from "../../lib/encoding/protobuf.ts";
 
@@ -11,10 +11,10 @@ export interface EtcdRow {
 }
 export interface RangeRequest {
   readonly key: string;
-  /** Up to here, exclusive; absent = exactly `key`. */
+  /** End of the range, exclusive; undefined = exactly `key`. */
   readonly end?: string;
   readonly limit?: number;
-  /** As of then; 0 = now. */
+  /** 0 = the newest revision. */
   readonly revision?: number;
 }
 export interface RangeResponse {
@@ -43,7 +43,7 @@ export interface Compare {
   readonly equals: number;
 }
 
-/** All conditions hold → `success`, else `failure`; one revision either way. */
+/** Runs `success` if all conditions hold, else `failure`; all operations have one revision. */
 export interface TxnRequest {
   readonly compare: readonly Compare[];
   readonly success: readonly Operation[];
@@ -52,10 +52,10 @@ export interface TxnRequest {
 export interface TxnResponse {
   readonly succeeded: boolean;
   readonly revision: number;
-  /** What each operation read or removed, in order. */
+  /** The rows that each operation read or deleted, in order. */
   readonly rows: readonly (readonly EtcdRow[])[];
-  /** It was sent before, and may have been carried out: that answer never came. */
-  readonly wasLost?: boolean;
+  /** The answer to an earlier attempt was lost: it may have been executed. */
+  readonly hadLostAnswer?: boolean;
 }
 export interface WatchCreate {
   readonly key: string;
@@ -72,13 +72,13 @@ export interface WatchResponse {
   readonly revision: number;
   readonly created: boolean;
   readonly canceled: boolean;
-  /** Not 0: the start revision is gone, this is the oldest that is left. */
+  /** If not 0, the start revision has been compacted, and this is the oldest remaining revision. */
   readonly compactRevision: number;
   readonly cancelReason: string;
   readonly events: readonly EtcdEvent[];
 }
 
-/** A unary method: where it lives and how its messages are written and read. */
+/** A unary gRPC method: its path, and the encoding of its messages. */
 export interface Method<Q, S> {
   readonly path: string;
   readonly encode: (request: Q) => Buffer;
@@ -162,13 +162,13 @@ export function decodeWatchResponse(bytes: Buffer): WatchResponse {
   return { revision, created, canceled, compactRevision, cancelReason, events };
 }
 
-/** Reads an answer. One that cannot be read is a failed attempt: another server may do better. */
+/** Decodes an answer. An invalid answer is a failed attempt, so that another endpoint is tried. */
 export function decodeAnswer<S>(decode: (bytes: Buffer) => S, bytes: Buffer): S {
   try {
     return decode(bytes);
   } catch (error) {
     if (!(error instanceof ProtoError)) throw error;
-    throw new AttemptFailed(`the answer cannot be read: ${error.message}`, true, { cause: error });
+    throw new AttemptFailed(`the answer cannot be decoded: ${error.message}`, true, { cause: error });
   }
 }
 
@@ -191,7 +191,7 @@ function writeTxn(w: ProtoWriter, request: TxnRequest): void {
       const { key, field, equals } = compare;
       w.int(2, field === "mod" ? 2 : 0);
       w.string(3, key);
-      // An expected 0 must be on the wire: a comparison without operand matches nothing.
+      // An expected 0 must be encoded: a comparison without an operand matches nothing.
       w.intAlways(field === "mod" ? 6 : 4, equals);
     });
   w.messages(2, request.success, (operation) => writeOperation(w, operation));
@@ -261,7 +261,7 @@ function readTxn(reader: ProtoReader): TxnResponse {
   return { succeeded, revision, rows };
 }
 
-/** The rows of one operation's answer: read (range, field 2), replaced (put, 2) or removed (delete, 3). */
+/** Returns the rows of one operation's answer: read (range, field 2), replaced (put, 2) or deleted (delete, 3). */
 function readOperation(reader: ProtoReader): EtcdRow[] {
   const rows: EtcdRow[] = [];
   for (let type = reader.next(); type !== 0; type = reader.next()) {

@@ -24,7 +24,7 @@ function counting(rowsPerKey = 1) {
   return { api, asked };
 }
 
-test("reads of one turn are one transaction, each with its own answer", async () => {
+test("reads of one turn of the event loop are sent as one transaction", async () => {
   const { api, asked } = counting();
   const batch = new ReadBatch(api);
   const answers = await Promise.all(["a", "b", "c"].map((key) => batch.range({ key }, {})));
@@ -32,7 +32,7 @@ test("reads of one turn are one transaction, each with its own answer", async ()
   expect(asked).toEqual(["txn 3"]);
 });
 
-test("a read alone is a plain read, and later ones are later", async () => {
+test("a single read is sent as a plain read, and later reads are not batched with it", async () => {
   const { api, asked } = counting();
   const batch = new ReadBatch(api);
   await batch.range({ key: "a" }, {});
@@ -40,7 +40,7 @@ test("a read alone is a plain read, and later ones are later", async () => {
   expect(asked).toEqual(["range a", "range b"]);
 });
 
-test("reads with different signals do not travel together; too many go in several", async () => {
+test("reads with different signals are not batched; too many reads are sent in several batches", async () => {
   const { api, asked } = counting();
   const batch = new ReadBatch(api);
   const { signal } = new AbortController();
@@ -50,7 +50,7 @@ test("reads with different signals do not travel together; too many go in severa
   expect(asked.slice(2)).toEqual(["txn 32", "txn 32", "txn 6"]);
 });
 
-test("a full page says that there may be more", async () => {
+test("a full page is reported as possibly not the last", async () => {
   const { api } = counting(5);
   const batch = new ReadBatch(api);
   const [full, short] = await Promise.all([
@@ -60,7 +60,7 @@ test("a full page says that there may be more", async () => {
   expect([full?.more, short?.more]).toEqual([true, false]);
 });
 
-test("a failure reaches everyone who asked", async () => {
+test("a failure rejects all reads of the batch", async () => {
   const api = { txn: () => Promise.reject(new Error("gone")) } as unknown as EtcdApi;
   const batch = new ReadBatch(api);
   const results = await Promise.allSettled([batch.range({ key: "a" }, {}), batch.range({ key: "b" }, {})]);

@@ -1,12 +1,12 @@
-// Reads that are asked for together travel together: whoever starts several at once (`Promise.all`) pays for one round
-// trip. etcd answers a transaction of reads alone like a read, and all at one revision.
+// Batches concurrent reads into one etcd transaction: a caller that starts several reads at once (`Promise.all`) waits for
+// one round trip. etcd treats a transaction that contains only reads as a read, at a single revision.
 import type { EtcdApi, EtcdCall } from "./api.ts";
 import type { RangeRequest, RangeResponse } from "./messages.ts";
 
-/** etcd takes 128 operations in a transaction; a few are enough to be worth it. */
-const MOST = 32;
+/** etcd accepts 128 operations per transaction (--max-txn-ops); larger batches save little. */
+const MAX_BATCH = 32;
 
-interface Waiting {
+interface QueuedRead {
   readonly request: RangeRequest;
   readonly resolve: (response: RangeResponse) => void;
   readonly reject: (error: unknown) => void;
@@ -14,8 +14,8 @@ interface Waiting {
 
 export class ReadBatch {
   readonly #api: EtcdApi;
-  /** By the signal that may end them: reads of one caller. */
-  readonly #waiting = new Map<AbortSignal | undefined, Waiting[]>();
+  /** By the signal that may abort them, because a batch is aborted as a whole. */
+  readonly #queued = new Map<AbortSignal | undefined, QueuedRead[]>();
 
   constructor(api: EtcdApi) {
     this.#api = api;
@@ -23,23 +23,23 @@ export class ReadBatch {
 
   range(request: RangeRequest, call: EtcdCall): Promise<RangeResponse> {
     return new Promise((resolve, reject) => {
-      const together = this.#waiting.get(call.signal);
-      if (together !== undefined) together.push({ request, resolve, reject });
+      const batch = this.#queued.get(call.signal);
+      if (batch !== undefined) batch.push({ request, resolve, reject });
       else {
-        this.#waiting.set(call.signal, [{ request, resolve, reject }]);
-        // What is asked for in this turn is there when the turn ends.
+        this.#queued.set(call.signal, [{ request, resolve, reject }]);
+        // The microtask runs after all reads of this turn of the event loop have been queued.
         queueMicrotask(() => this.#send(call));
       }
     });
   }
 
   #send(call: EtcdCall): void {
-    const all = this.#waiting.get(call.signal) ?? [];
-    this.#waiting.delete(call.signal);
-    for (let i = 0; i < all.length; i += MOST) void this.#sendSome(all.slice(i, i + MOST), call);
+    const all = this.#queued.get(call.signal) ?? [];
+    this.#queued.delete(call.signal);
+    for (let i = 0; i < all.length; i += MAX_BATCH) void this.#sendBatch(all.slice(i, i + MAX_BATCH), call);
   }
 
-  async #sendSome(reads: readonly Waiting[], call: EtcdCall): Promise<void> {
+  async #sendBatch(reads: readonly QueuedRead[], call: EtcdCall): Promise<void> {
     try {
       const [only] = reads;
       if (only !== undefined && reads.length === 1) {
@@ -50,7 +50,7 @@ export class ReadBatch {
       const answer = await this.#api.txn({ compare: [], success, failure: [] }, { ...call, repeatable: true });
       for (const [i, { request, resolve }] of reads.entries()) {
         const rows = answer.rows[i] ?? [];
-        // A full page may be the last: who asks on finds out.
+        // `txn` returns rows without the flag `more`. A full page may be the last one; then the next page is empty.
         const more = request.limit !== undefined && rows.length >= request.limit;
         resolve({ rows, more, revision: answer.revision });
       }

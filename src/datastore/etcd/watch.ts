@@ -1,4 +1,4 @@
-// A watch on etcd as the driver's callers see it: typed events in batches, in the order of their revisions.
+// Converts the responses of an etcd watch to batches of typed events, in the order of their revisions.
 import type { StoredKey } from "../../model/index.ts";
 import type { PathRange } from "../codec.ts";
 import type { Stored, Watch, WatchEvent } from "../datastore.ts";

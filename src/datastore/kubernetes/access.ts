@@ -1,6 +1,6 @@
-// How to reach an API server and prove who we are: from a kubeconfig, from explicit settings, or from the account of the
-// pod we run in. Credentials that change on disk (rotated tokens, renewed certificates) are read again; those from an
-// exec plugin are kept until they expire.
+// Finds the address of the API server and the credentials: from a kubeconfig, from settings, or from the pod's service
+// account. Credentials in files (rotated tokens, renewed certificates) are read again every minute; those of an exec
+// plugin are cached until they expire.
 import { spawn } from "node:child_process";
 import { readFileSync } from "node:fs";
 import type { SecureContextOptions } from "node:tls";
@@ -17,14 +17,14 @@ export interface Credentials {
 export interface Access {
   readonly server: URL;
   readonly tls: SecureContextOptions & { readonly rejectUnauthorized: boolean; readonly servername?: string };
-  /** What to send with the next request. */
+  /** Returns the credentials for the next request. */
   credentials(): Promise<Credentials>;
-  /** The server said 401: whatever was kept is not to be used again. */
-  forget(): void;
+  /** Clears cached credentials, after the server has answered 401. */
+  clearCache(): void;
 }
 
 const ACCOUNT = "/var/run/secrets/kubernetes.io/serviceaccount";
-const FILE_LIFE_MS = 60_000; // kubelet rewrites projected tokens long before they expire
+const FILE_CACHE_MS = 60_000; // the kubelet renews projected tokens long before they expire
 const EXEC_TIMEOUT_MS = 30_000;
 
 export async function resolveAccess(
@@ -38,8 +38,8 @@ export async function resolveAccess(
   const cert = certFile === undefined ? context.cert : undefined;
   const key = keyFile === undefined ? context.key : undefined;
   const skip = config.insecureSkipTlsVerify || context.insecureSkipTlsVerify;
-  const said = config.token === undefined ? context : { ...context, token: config.token };
-  const source = withFiles(credentialSource(said, { server, ca, skip }), certFile, keyFile);
+  const user = config.token === undefined ? context : { ...context, token: config.token };
+  const source = withFiles(credentialSource(user, { server, ca, skip }), certFile, keyFile);
   return {
     server,
     tls: {
@@ -57,7 +57,7 @@ async function contextOf(
   config: KubernetesConfig,
   env: Readonly<Record<string, string | undefined>>,
 ): Promise<KubeconfigContext> {
-  // Loaded only when there is one: the parser is not free and a pod needs none.
+  // The kubeconfig parser is loaded only if needed, which saves start-up time in a pod.
   if (config.kubeconfigInline !== undefined)
     return (await import("./kubeconfig.ts")).parseKubeconfig(config.kubeconfigInline, config.currentContext);
   if (config.kubeconfig !== undefined)
@@ -78,18 +78,20 @@ function parseServer(text: string): URL {
   try {
     return new URL(text.includes("://") ? text : `https://${text}`);
   } catch {
-    throw new InvalidConfig(`${JSON.stringify(text)} is no address of an API server: want https://host:port`);
+    throw new InvalidConfig(
+      `invalid address of the Kubernetes API server ${JSON.stringify(text)}: want https://host:port`,
+    );
   }
 }
 
-type Source = Pick<Access, "credentials" | "forget">;
-interface Reached {
+type CredentialSource = Pick<Access, "credentials" | "clearCache">;
+interface ClusterAddress {
   readonly server: URL;
   readonly ca: string | undefined;
   readonly skip: boolean;
 }
 
-function credentialSource(context: KubeconfigContext, cluster: Reached): Source {
+function credentialSource(context: KubeconfigContext, cluster: ClusterAddress): CredentialSource {
   const { token, tokenFile, basic, exec } = context;
   if (token !== undefined) return fixed({ authorization: `Bearer ${token}` });
   if (tokenFile !== undefined) return fromFile(tokenFile);
@@ -98,68 +100,75 @@ function credentialSource(context: KubeconfigContext, cluster: Reached): Source 
   return fixed({ authorization: `Basic ${Buffer.from(`${basic.username}:${basic.password}`).toString("base64")}` });
 }
 
-const fixed = (credentials: Credentials): Source => ({
+const fixed = (credentials: Credentials): CredentialSource => ({
   credentials: async () => credentials,
-  forget: () => {},
+  clearCache: () => {},
 });
 
-const fromFile = (path: string): Source =>
-  reread(() => ({ authorization: `Bearer ${readFileSync(path, "utf8").trim()}` }));
+const fromFile = (path: string): CredentialSource =>
+  cached(() => ({ authorization: `Bearer ${readFileSync(path, "utf8").trim()}` }));
 
-/** Read again now and then, and when the server no longer takes it. */
-function reread(read: () => Credentials): Source {
-  let kept: { readonly credentials: Credentials; readonly until: number } | undefined;
+/** Calls `read` again after `FILE_CACHE_MS`, and after the server has rejected the credentials. */
+function cached(read: () => Credentials): CredentialSource {
+  let cache: { readonly credentials: Credentials; readonly until: number } | undefined;
   return {
     async credentials() {
-      if (kept === undefined || performance.now() > kept.until)
-        kept = { credentials: read(), until: performance.now() + FILE_LIFE_MS };
-      return kept.credentials;
+      if (cache === undefined || performance.now() > cache.until)
+        cache = { credentials: read(), until: performance.now() + FILE_CACHE_MS };
+      return cache.credentials;
     },
-    forget: () => (kept = undefined),
+    clearCache: () => (cache = undefined),
   };
 }
 
-/** A client certificate that stands in files goes along with whatever else proves who we are. */
-function withFiles(source: Source, certFile: string | undefined, keyFile: string | undefined): Source {
+/** Adds a client certificate from files to other credentials. */
+function withFiles(
+  source: CredentialSource,
+  certFile: string | undefined,
+  keyFile: string | undefined,
+): CredentialSource {
   if (certFile === undefined && keyFile === undefined) return source;
   const read = () => ({
     ...(certFile === undefined ? {} : { cert: readFileSync(certFile, "utf8") }),
     ...(keyFile === undefined ? {} : { key: readFileSync(keyFile, "utf8") }),
   });
-  read(); // what is missing is told now
-  const files = reread(read);
+  read(); // reports a missing file at start
+  const files = cached(read);
   return {
     credentials: async () => ({ ...(await files.credentials()), ...(await source.credentials()) }),
-    forget() {
-      files.forget();
-      source.forget();
+    clearCache() {
+      files.clearCache();
+      source.clearCache();
     },
   };
 }
 
-function fromPlugin(plugin: ExecPlugin, cluster: Reached): Source {
-  let kept: { readonly credentials: Credentials; readonly until: number } | undefined;
-  let asking: Promise<Credentials> | undefined;
-  const ask = async (): Promise<Credentials> => {
+function fromPlugin(plugin: ExecPlugin, cluster: ClusterAddress): CredentialSource {
+  let cache: { readonly credentials: Credentials; readonly until: number } | undefined;
+  let inFlight: Promise<Credentials> | undefined;
+  const renew = async (): Promise<Credentials> => {
     const { credentials, expires } = await runPlugin(plugin, cluster);
-    kept = { credentials, until: expires };
+    cache = { credentials, until: expires };
     return credentials;
   };
   return {
     credentials() {
-      if (kept !== undefined && Date.now() < kept.until) return Promise.resolve(kept.credentials);
-      asking ??= ask().finally(() => (asking = undefined));
-      return asking;
+      if (cache !== undefined && Date.now() < cache.until) return Promise.resolve(cache.credentials);
+      inFlight ??= renew().finally(() => (inFlight = undefined));
+      return inFlight;
     },
-    forget: () => (kept = undefined),
+    clearCache: () => (cache = undefined),
   };
 }
 
 /** https://kubernetes.io/docs/reference/config-api/client-authentication.v1/ */
-async function runPlugin(plugin: ExecPlugin, cluster: Reached): Promise<{ credentials: Credentials; expires: number }> {
+async function runPlugin(
+  plugin: ExecPlugin,
+  cluster: ClusterAddress,
+): Promise<{ credentials: Credentials; expires: number }> {
   const spec = { interactive: false, ...(plugin.provideClusterInfo ? { cluster: clusterInfo(cluster) } : {}) };
   const info = { apiVersion: plugin.apiVersion, kind: "ExecCredential", spec };
-  const fault = (why: string) => new InvalidConfig(`credential plugin ${plugin.command} of the kubeconfig ${why}`);
+  const fault = (why: string) => new InvalidConfig(`credential plugin ${plugin.command} in the kubeconfig ${why}`);
   const output = await new Promise<string>((resolve, reject) => {
     const child = spawn(plugin.command, [...plugin.args], {
       env: { ...process.env, ...plugin.env, KUBERNETES_EXEC_INFO: JSON.stringify(info) },
@@ -168,12 +177,12 @@ async function runPlugin(plugin: ExecPlugin, cluster: Reached): Promise<{ creden
     });
     let text = "";
     child.stdout.on("data", (chunk: Buffer) => (text += chunk.toString()));
-    child.on("error", (error) => reject(fault(`cannot be run: ${error.message}`)));
+    child.on("error", (error) => reject(fault(`cannot be executed: ${error.message}`)));
     child.on("close", (code, signal) => (code === 0 ? resolve(text) : reject(fault(`failed with ${code ?? signal}`))));
   });
   const status = statusOf(output);
   if (status === undefined || (status["token"] ?? status["clientCertificateData"]) === undefined)
-    throw fault("gave neither a token nor a certificate"); // what it gave may be secret
+    throw fault("returned neither a token nor a certificate"); // its output is not printed, because it may be secret
   const expiry = status["expirationTimestamp"];
   return {
     credentials: {
@@ -193,7 +202,7 @@ function statusOf(output: string): Readonly<Record<string, string>> | undefined 
   }
 }
 
-const clusterInfo = ({ server, ca, skip }: Reached) => ({
+const clusterInfo = ({ server, ca, skip }: ClusterAddress) => ({
   server: server.href.replace(/\/$/, ""),
   "certificate-authority-data": ca === undefined ? undefined : Buffer.from(ca).toString("base64"),
   ...(skip ? { "insecure-skip-tls-verify": true } : {}),

@@ -1,5 +1,5 @@
-// A thin client of the Kubernetes API over node:https: JSON requests, paged lists, watches, patches, with a limit on
-// requests per second. It knows HTTP and Status objects, and nothing of Calico.
+// Sends requests to the Kubernetes API over node:https: JSON requests, paged lists, watches and patches, with a limit on
+// requests per second. It contains nothing specific to Calico.
 import { Agent as HttpAgent, type ClientRequest, type IncomingMessage, request as httpRequest } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest, type RequestOptions } from "node:https";
 import type { Socket } from "node:net";
@@ -11,7 +11,7 @@ import { Unavailable } from "../errors.ts";
 import type { Access, Credentials } from "./access.ts";
 import { KubeStatusError, statusError } from "./status-error.ts";
 
-/** What every object of the API carries. */
+/** The fields that every object of the API has. */
 export interface KubeObject {
   readonly apiVersion?: string;
   readonly kind?: string;
@@ -42,17 +42,17 @@ export interface KubeRequest {
   readonly body?: unknown;
   readonly contentType?: string;
   readonly signal?: AbortSignal;
-  /** Numbers beyond 2^53 occur and must survive. */
+  /** The body may contain integers above 2^53, which must keep their exact value. */
   readonly lossless?: boolean;
 }
 
 export interface KubeApiOptions {
   readonly timeoutMs?: number;
-  /** A watch that is silent for longer than this is asked for again. */
+  /** A watch without events for this time is ended, so that its reader resumes it. */
   readonly watchIdleMs?: number;
   readonly qps?: number;
   readonly burst?: number;
-  /** Called right before anything that is no question is sent; what it throws stays unsent. */
+  /** Called before every request except GET. If it throws, the request is not sent. */
   readonly beforeWrite?: () => void;
 }
 
@@ -67,7 +67,7 @@ const PAGE = 500;
 const DEFAULT_TIMEOUT_MS = 10_000;
 const DEFAULT_WATCH_IDLE_MS = 150_000;
 
-/** `burst` requests at once and `qps` per second after that. 0 or less: no limit. */
+/** Allows `burst` requests at once and `qps` per second after that. `qps` of 0 or less = no limit. */
 export const requestLimit = (qps: number, burst: number): TokenBucket =>
   new TokenBucket({ capacity: burst, refillMs: qps <= 0 ? 0 : 1000 / qps });
 
@@ -78,7 +78,7 @@ export class KubeApi {
   readonly #timeoutMs: number;
   readonly #watchIdleMs: number;
   readonly #beforeWrite: (() => void) | undefined;
-  /** Requests sent so far, watches included: what benchmarks and tests count. */
+  /** Number of requests sent, including watches, for benchmarks and tests. */
   requests = 0;
 
   constructor(access: Access, options: KubeApiOptions = {}) {
@@ -105,7 +105,7 @@ export class KubeApi {
     return object;
   }
 
-  /** All pages of a list, put together. A list that expires on the way starts again from the beginning. */
+  /** Returns all pages of a list. If the list expires between two pages, it starts again. */
   async list<T extends KubeObject>(
     path: string,
     options: { query?: KubeRequest["query"]; signal?: AbortSignal; lossless?: boolean } = {},
@@ -115,7 +115,7 @@ export class KubeApi {
       let next: string | undefined;
       try {
         for (;;) {
-          // Pages after the first belong to the revision of the first: it must not be named again.
+          // The continue token contains the revision; the server rejects a request that has both.
           const { resourceVersion, resourceVersionMatch, ...others } = options.query ?? {};
           const first = next === undefined ? { resourceVersion, resourceVersionMatch } : {};
           const query = { ...others, ...first, limit: String(PAGE), continue: next };
@@ -141,7 +141,7 @@ export class KubeApi {
     }
   }
 
-  /** One JSON request with its answer. */
+  /** Sends a request and returns the parsed answer. Retries once with new credentials after 401, and after 429. */
   async json<T>(request: KubeRequest): Promise<T> {
     await this.#limit.take(request.signal);
     for (let attempt = 0; ; attempt++) {
@@ -149,12 +149,12 @@ export class KubeApi {
       if (answer === undefined) continue;
       const { response, text, code } = answer;
       if (code >= 200 && code < 300) return this.#parse(request, text) as T;
-      const error = statusError(wordsOf(request), response, text);
+      const error = statusError(nameOf(request), response, text);
       if (code === 401 && attempt === 0) {
-        this.#access.forget();
+        this.#access.clearCache();
         continue;
       }
-      // The server is busy, or starting, and says when to come back.
+      // The server is busy or starting, and sends the delay before the next attempt.
       if ((code === 429 || (code >= 500 && error.retryAfterSeconds !== undefined)) && attempt < 3) {
         await delay(Math.min(10, error.retryAfterSeconds ?? 1) * 1000, request.signal);
         continue;
@@ -163,13 +163,13 @@ export class KubeApi {
     }
   }
 
-  /** Whether a page answers, whatever it says. */
+  /** Throws unless the path is answered with a 2xx status, whatever the body is. */
   async probe(path: string, signal?: AbortSignal): Promise<void> {
     const request: KubeRequest = { method: "GET", path, signal };
     const response = await this.#send(request, this.#timeoutMs);
     const text = await this.#readAll(request, response);
     const code = response.statusCode ?? 0;
-    if (code < 200 || code >= 300) throw statusError(wordsOf(request), response, text);
+    if (code < 200 || code >= 300) throw statusError(nameOf(request), response, text);
   }
 
   /**
@@ -208,7 +208,7 @@ export class KubeApi {
       // The stream reports that it was aborted; the socket has the reason.
       const cause = (socket.errored ?? error) as Error & { readonly code?: string };
       const silentMs = cause.code === "ETIMEDOUT" ? KEEP_ALIVE_LIMIT_MS : 0;
-      throw new Unavailable(this.endpoint, `watch ${path} broke off: ${cause.message}`, { cause, silentMs });
+      throw new Unavailable(this.endpoint, `watch ${path} was interrupted: ${cause.message}`, { cause, silentMs });
     } finally {
       clearTimeout(idle);
       response.destroy();
@@ -230,15 +230,15 @@ export class KubeApi {
       const response = await this.#send(request, this.#timeoutMs);
       const code = response.statusCode ?? 0;
       if (code === 200) return response;
-      if (code === 401) this.#access.forget();
-      const error = statusError(wordsOf(request), response, await this.#readAll(request, response));
-      // A server that has just started is still reading its storage.
+      if (code === 401) this.#access.clearCache();
+      const error = statusError(nameOf(request), response, await this.#readAll(request, response));
+      // A server that has just started sends 429 until it has read its storage.
       if (code !== 429 || attempt >= 3) throw error;
       await delay(Math.min(10, error.retryAfterSeconds ?? 1) * 1000, signal);
     }
   }
 
-  /** Undefined: the connection was kept from earlier and the server has left it meanwhile; reading may be repeated. */
+  /** Returns undefined if a GET failed because the server had closed the idle connection: the caller sends it again. */
   async #exchange(request: KubeRequest, attempt: number) {
     try {
       const response = await this.#send(request, this.#timeoutMs);
@@ -262,7 +262,9 @@ export class KubeApi {
     } catch (error) {
       if (request.signal?.aborted === true) throw request.signal.reason;
       const { message } = error as Error;
-      throw new Unavailable(this.endpoint, `the answer to ${wordsOf(request)} broke off: ${message}`, { cause: error });
+      throw new Unavailable(this.endpoint, `the answer to ${nameOf(request)} was interrupted: ${message}`, {
+        cause: error,
+      });
     } finally {
       clearTimeout(timer);
     }
@@ -278,9 +280,9 @@ export class KubeApi {
     }
   }
 
-  /** An answer that the API server does not send: from a proxy, or from another server at its address. */
+  /** The error for an answer that an API server never sends: it comes from a proxy or another server. */
   #unreadable(path: string, why: string): Unavailable {
-    return new Unavailable(this.endpoint, `the answer from ${path} cannot be read: ${why}`);
+    return new Unavailable(this.endpoint, `the answer to ${path} is invalid: ${why}`);
   }
 
   async #send(request: KubeRequest, timeoutMs: number): Promise<IncomingMessage> {
@@ -300,7 +302,7 @@ export class KubeApi {
       const timer = setTimeout(() => {
         silentMs = timeoutMs;
         outgoing.destroy(new Error(`no answer within ${timeoutMs / 1000} s`));
-        this.#dropIdleConnections(); // the next request would wait as long on one of them
+        this.#dropIdleConnections(); // another request on one of them would time out too
       }, timeoutMs);
       outgoing.on("error", (error) => {
         clearTimeout(timer);
@@ -353,7 +355,7 @@ function bodyText({ body, lossless }: KubeRequest): string | undefined {
   return lossless === true ? stringifyLosslessJson(body) : JSON.stringify(body);
 }
 
-/** Until there is a connection nothing is sent, and much may happen: a process may be stopped for a minute. */
+/** Calls `ready` when the connection is open. Connecting may take long, for instance if the process is suspended. */
 function whenConnected(outgoing: ClientRequest, ready: () => void): void {
   outgoing.once("socket", (socket: Socket & { readonly secureConnecting?: boolean }) => {
     if (socket.secureConnecting === true) socket.once("secureConnect", ready);
@@ -362,7 +364,7 @@ function whenConnected(outgoing: ClientRequest, ready: () => void): void {
   });
 }
 
-const wordsOf = ({ method, path }: KubeRequest): string => `${method} ${path}`;
+const nameOf = ({ method, path }: KubeRequest): string => `${method} ${path}`;
 
 const parse = (lossless: boolean | undefined): ((text: string) => unknown) =>
   lossless === true ? parseLosslessJson : JSON.parse;
@@ -372,7 +374,7 @@ const isMapping = (value: unknown): value is Readonly<Record<string, unknown>> =
 const isObject = (value: unknown): value is KubeObject => isMapping(value) && isMapping(value["metadata"]);
 const isList = (value: unknown): boolean => isObject(value) && Array.isArray((value as Partial<KubeList>).items ?? []);
 
-/** An event as the API server sends it; what a proxy inserts may be anything. */
+/** Checks the shape of an event, because a proxy may insert any text. */
 function eventOf(value: unknown): KubeWatchEvent {
   const isEvent =
     isMapping(value) && isMapping(value["object"]) && (value["type"] === "ERROR" || isObject(value["object"]));

@@ -1,5 +1,5 @@
-// One collection of the Kubernetes API and how its objects become stored entries and back. What a driver does with a
-// collection is the same for all of them; what differs stands in an implementation of this.
+// Defines how the objects of one collection of the Kubernetes API are selected and converted to entries. The driver's code
+// is the same for all collections; each kind implements this interface.
 import type { StoredKey, StoredQuery } from "../../model/index.ts";
 import type { Entry, Stored } from "../datastore.ts";
 import type { KubeObject } from "./api-client.ts";
@@ -9,34 +9,38 @@ export interface Selection {
   readonly path: string;
   readonly fieldSelector?: string;
   readonly labelSelector?: string;
-  /** There can be one at most, and this is its path: who may only get it can still ask. */
+  /** Path of the only object that can match. An account without permission to list can get it. */
   readonly item?: string;
 }
 
 export interface Collection<K extends StoredKey = StoredKey> {
-  /** How messages name it. */
+  /** Name of the kind, for messages. */
   readonly kind: string;
-  /** Numbers beyond 2^53 occur in its objects. */
+  /** Its objects may contain integers above 2^53. */
   readonly lossless?: boolean;
-  /** Deletion goes in two steps, mark and remove, so that a reader never meets a name twice. */
+  /** An object is marked as deleted before it is deleted, so that concurrent writers of the object get a conflict. */
   readonly marked?: boolean;
-  /** Not of ours: the server may well not have it. */
+  /** The kind does not belong to Calico, and many clusters do not have it. */
   readonly isOptional?: boolean;
-  /** The definition whose installation makes the server serve the kind; undefined if it is built in or of Calico. */
+  /** The CRD of the kind; undefined if the kind is built into Kubernetes or belongs to Calico. */
   readonly definition?: Definition;
-  /** Where the objects of a query are; the query may match fewer than what comes back. */
+  /** Returns the path and selectors of a query. They may select more objects than the query matches. */
   select(query: StoredQuery): Selection;
-  /** For lists, where several narrow ones together beat the one that a watch needs. */
+  /** Returns several narrower selections for a list, where a watch needs a single, wider one. */
   selectForList?(query: StoredQuery): readonly Selection[];
-  /** The key an object has, readable or not; undefined for one that is none of ours. */
+  /** Returns the key of an object, readable or not; undefined if the object is not an entry of this kind. */
   keyOf(object: KubeObject): K | undefined;
   itemPath(key: K): string;
-  /** The path new objects are posted to. */
+  /** The path for POST requests. */
   createPath(key: K): string;
-  /** Marked ones too. Undefined for an object that is none of ours; throws what says why it is unreadable. */
+  /**
+   * Decodes an object, even one that is marked. Returns undefined if the object is not an entry of this kind.
+   * @throws for an unreadable object
+   */
   decode(object: KubeObject): Stored<K> | undefined;
   encode(entry: Entry<K>): KubeObject;
-  /** Whether the object is marked as deleted, and how to mark it. */
+  /** Whether the object is marked as deleted. */
   isMarked?(object: KubeObject): boolean;
+  /** Returns the object with the mark. */
   mark?(object: KubeObject): KubeObject;
 }

@@ -1,4 +1,4 @@
-// Which collection of the API holds what.
+// Maps each kind and key type to its collection in the Kubernetes API.
 import {
   KINDS,
   type KindName,
@@ -14,8 +14,11 @@ import { Endpoints, LiveMigrations, Nodes, RawObjects } from "./derived-resource
 import { Affinities, Blocks, Handles, IpamConfigs } from "./ipam-resources.ts";
 
 const WRITES: ReadonlySet<string> = new Set(["Create", "Update", "Delete"]);
-/** The name a policy of Kubernetes has among ours: here it is read from Kubernetes itself, a second one would shadow it. */
-const isMadeFromKubernetes = (key: { readonly kind: string; readonly name?: string }): boolean =>
+/**
+ * True for the Calico name of a Kubernetes NetworkPolicy. This driver reads such a policy from Kubernetes, and a stored
+ * policy of the same name would shadow it.
+ */
+const isConvertedPolicy = (key: { readonly kind: string; readonly name?: string }): boolean =>
   key.kind === "NetworkPolicy" && key.name?.startsWith(KUBERNETES_POLICY_PREFIX) === true;
 
 const CLUSTER_POLICIES = "policy.networking.k8s.io/v1alpha2";
@@ -42,8 +45,8 @@ export class Collections {
       this.#resources.set(raw.kind, raw);
     this.#resources.set("Node", this.nodes);
     this.#resources.set("WorkloadEndpoint", this.endpoints);
-    this.#resources.delete("Profile"); // made from two collections: its own part of the driver
-    // With addresses from the nodes' pod CIDRs nobody keeps IPAM objects.
+    this.#resources.delete("Profile"); // read from two collections, by `profiles.ts`
+    // If addresses come from the nodes' pod CIDRs, there are no IPAM objects.
     this.#ipam = new Map<StoredKey["type"], unknown>(
       options.usePodCidr
         ? []
@@ -56,18 +59,18 @@ export class Collections {
     );
   }
 
-  /** `Unsupported` for what has no place in Kubernetes. */
+  /** @throws Unsupported for kinds that the Kubernetes datastore does not store, and for writes of derived kinds */
   of<K extends StoredKey>(operation: string, key: StoredKey | StoredQuery): Collection<K> {
     const isResource = key.type === "resource";
-    if (isResource && WRITES.has(operation) && isMadeFromKubernetes(key))
+    if (isResource && WRITES.has(operation) && isConvertedPolicy(key))
       throw new Unsupported(
         operation,
         `${key.kind}(${key.namespace}/${key.name})`,
-        "change the NetworkPolicy of Kubernetes",
+        "change the Kubernetes NetworkPolicy instead",
       );
     const found = isResource ? this.#resources.get(key.kind) : this.#ipam.get(key.type);
     if (found !== undefined) return found as Collection<K>;
-    if (!isResource) throw new Unsupported(operation, key.type, "the Kubernetes datastore keeps none");
+    if (!isResource) throw new Unsupported(operation, key.type, "the Kubernetes datastore does not store it");
     const id = key.name === undefined ? key.kind : `${key.kind}(${key.name})`;
     throw new Unsupported(operation, id, "it is derived from Kubernetes");
   }

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { CRD_V1, CustomResources, hideMetadata } from "./custom-resources.ts";
 
-test("the hidden metadata of one content is one text, in whatever order its maps were written", () => {
+test("equal metadata is written as the same text, whatever the order of its maps", () => {
   const text = (metadata: Parameters<typeof hideMetadata>[0]) =>
     hideMetadata(metadata, true).annotations?.["projectcalico.org/metadata"];
   const one = text({ name: "x", labels: { b: "1", a: "2" }, annotations: { z: "1", "projectcalico.org/y": "2" } });
@@ -25,7 +25,7 @@ const read = (hidden: string) =>
     spec: { nets: [] },
   }).value.metadata;
 
-test("hidden metadata of the wrong type is left out, the rest of it is read", () => {
+test("fields of the metadata annotation with a wrong type are ignored, and the others are read", () => {
   const plain = { name: "s", namespace: "ns1", creationTimestamp: "2026-01-01T00:00:00Z" };
   for (const wrong of [
     '{"labels":{"app":5}}',
@@ -54,7 +54,7 @@ test("hidden metadata of the wrong type is left out, the rest of it is read", ()
   });
 });
 
-test("the name in the hidden metadata of a policy is shown, and changes neither its key nor its namespace", () => {
+test("the policy name in the metadata annotation is used, and changes neither key nor namespace", () => {
   const policies = new CustomResources("NetworkPolicy", CRD_V1);
   const { key, value } = policies.decode({
     metadata: {

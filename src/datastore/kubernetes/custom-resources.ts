@@ -1,9 +1,8 @@
-// Calico's own kinds as custom resources.
+// Converts Calico's kinds to custom resources.
 //
-// `crd.projectcalico.org/v1`: the object keeps its name, namespace, revision and (with its bits turned) UID; all other
-// metadata goes as JSON into one annotation, because the API server would change or forbid some of it. Labels and
-// annotations of ours and of the operator stay visible on the object too. `projectcalico.org/v3` objects are stored as
-// they are.
+// `crd.projectcalico.org/v1`: the object keeps its name, namespace, revision and (with converted bits) UID; all other
+// metadata is stored as JSON in one annotation, because the API server would change or reject some of it. Labels and
+// annotations of Calico and its operator are also set on the object. `projectcalico.org/v3` objects are stored unchanged.
 import { isJsonObject, type Json, type JsonObject } from "../../lib/encoding/lossless-json.ts";
 import {
   API_VERSION,
@@ -33,7 +32,7 @@ export const CRD_V3 = API_VERSION;
 export type ApiGroup = typeof CRD_V1 | typeof CRD_V3;
 
 const VISIBLE = /projectcalico\.org\/|operator\.tigera\.io\//;
-/** In the order the field's programs write them; what Kubernetes itself keeps is not among them. */
+/** In the order in which Calico writes them, without the fields that Kubernetes stores itself. */
 const HIDDEN_FIELDS = [
   "name",
   "generateName",
@@ -62,7 +61,7 @@ export class CustomResources implements Collection<ResourceKey> {
   }
 
   select(query: StoredQuery): Selection {
-    if (query.type !== "resource") throw new Error(`a query for ${query.type} among ${this.kind}`);
+    if (query.type !== "resource") throw new Error(`query for ${query.type} in the collection ${this.kind}`);
     const inNamespace = this.#namespaced && query.namespace !== undefined;
     const path = inNamespace ? this.#path(query.namespace) : this.#path();
     return query.name === undefined ? { path } : { path, fieldSelector: `metadata.name=${query.name}` };
@@ -105,7 +104,7 @@ export class CustomResources implements Collection<ResourceKey> {
     const metadata =
       this.#group === CRD_V1
         ? hideMetadata(resource.metadata, isTieredKind(this.#name))
-        : shownMetadata(resource.metadata);
+        : writableMetadata(resource.metadata);
     const object = {
       apiVersion: this.#group,
       kind: this.kind,
@@ -127,7 +126,7 @@ export class CustomResources implements Collection<ResourceKey> {
   }
 }
 
-/** Everything but the identity goes into the annotation. */
+/** Moves all metadata except name, namespace and UID into the annotation. */
 export function hideMetadata(metadata: Metadata, keepName: boolean): Partial<KubeMetadata> {
   const hidden: Record<string, unknown> = {};
   for (const field of HIDDEN_FIELDS) {
@@ -140,7 +139,7 @@ export function hideMetadata(metadata: Metadata, keepName: boolean): Partial<Kub
   return {
     ...(metadata.uid === undefined ? {} : { uid: convertUid(metadata.uid) }),
     ...(Object.keys(labels).length === 0 ? {} : { labels }),
-    ...(metadata.ownerReferences === undefined ? {} : { ownerReferences: metadata.ownerReferences.map(turnOwner) }),
+    ...(metadata.ownerReferences === undefined ? {} : { ownerReferences: metadata.ownerReferences.map(convertOwner) }),
     annotations: { ...visible(metadata.annotations), [METADATA_ANNOTATION]: JSON.stringify(hidden) },
   };
 }
@@ -155,7 +154,7 @@ function readMetadata(kind: KindName, object: KubeObject & { readonly spec?: unk
   const mergedAnnotations = { ...others, ...hidden.annotations };
   const created = hidden.creationTimestamp ?? creationTimestamp;
   const owners =
-    (object.metadata.ownerReferences as readonly OwnerReference[] | undefined)?.map(turnOwner) ??
+    (object.metadata.ownerReferences as readonly OwnerReference[] | undefined)?.map(convertOwner) ??
     hidden.ownerReferences;
   return {
     name: userName,
@@ -184,8 +183,8 @@ interface Hidden {
 }
 
 /**
- * The fields in the annotation that have the right type. Whoever may write the object may write any text there, and the
- * API server does not check it: one label that is not text would stop every program that evaluates selectors.
+ * Returns the fields in the annotation that have the right type. A client can write any text there, and the API server
+ * does not check it: one label that is not a string would stop every program that evaluates selectors.
  */
 function parseHidden(text: string | undefined): Hidden {
   const json = parseObject(text);
@@ -227,22 +226,22 @@ function textsIn(value: Json | undefined): Labels | undefined {
 
 const plainMetadata = (metadata: KubeMetadata): Metadata => metadata as Metadata;
 
-/** A v3 object as it is, less what only the server sets. */
-function shownMetadata(metadata: Metadata): Partial<KubeMetadata> {
-  const shown: Partial<Record<keyof Metadata, unknown>> = { ...metadata };
-  delete shown.resourceVersion;
-  delete shown.creationTimestamp;
-  return shown as Partial<KubeMetadata>;
+/** Returns the metadata of a v3 object without the fields that only the server sets. */
+function writableMetadata(metadata: Metadata): Partial<KubeMetadata> {
+  const writable: Partial<Record<keyof Metadata, unknown>> = { ...metadata };
+  delete writable.resourceVersion;
+  delete writable.creationTimestamp;
+  return writable as Partial<KubeMetadata>;
 }
 
-function turnOwner(owner: OwnerReference): OwnerReference {
+function convertOwner(owner: OwnerReference): OwnerReference {
   return owner.apiVersion === API_VERSION ? { ...owner, uid: convertUid(owner.uid) } : owner;
 }
 
 const visible = (map: Labels | undefined): Record<string, string> =>
   Object.fromEntries(Object.entries(map ?? {}).filter(([key]) => VISIBLE.test(key) && key !== METADATA_ANNOTATION));
 
-/** One text for one content, whoever writes it. */
+/** Sorts the keys, so that equal maps are written as the same text. */
 const sorted = (map: Labels): Labels => Object.fromEntries(Object.entries(map).sort(([a], [b]) => (a < b ? -1 : 1)));
 
 const isEmpty = (value: unknown): boolean =>

@@ -1,4 +1,5 @@
-// Kinds that Kubernetes keeps itself: nodes, endpoints of pods, and the objects whose rules Felix reads as they are.
+// Derives Calico kinds from objects of Kubernetes: nodes, workload endpoints (from pods), live migrations, and objects
+// that Felix reads unchanged, such as Kubernetes NetworkPolicies.
 import {
   API_VERSION,
   isWorkloadPod,
@@ -37,7 +38,7 @@ const stored = (value: Resource, object: KubeObject): Stored<ResourceKey> => {
   };
 };
 
-/** Nodes: ours lives in the annotations of Kubernetes'. */
+/** Nodes: Calico's fields are stored as annotations of the Kubernetes node. */
 export class Nodes implements Collection<ResourceKey> {
   readonly kind = "Node";
   constructor(readonly options: { readonly usePodCidr: boolean }) {}
@@ -53,15 +54,15 @@ export class Nodes implements Collection<ResourceKey> {
     return `/api/v1/nodes/${encodeURIComponent(key.name)}`;
   }
   createPath(key: ResourceKey): string {
-    throw new Unsupported("Create", nameOfKey(key), "nodes are made by Kubernetes");
+    throw new Unsupported("Create", nameOfKey(key), "nodes are created by Kubernetes");
   }
   decode(object: KubeObject): Stored<ResourceKey> {
     return stored(nodeFromKubernetes(object, this.options), object);
   }
   encode(entry: Entry<ResourceKey>): KubeObject {
-    throw new Unsupported("Create", nameOfKey(entry.key), "nodes are made by Kubernetes");
+    throw new Unsupported("Create", nameOfKey(entry.key), "nodes are created by Kubernetes");
   }
-  /** Kubernetes' object with what ours says now. */
+  /** Returns the Kubernetes node with the annotations of the Calico node. */
   merge(entry: Entry<ResourceKey>, kubernetes: KubeObject): KubeObject {
     const { annotations } = kubernetesNodeFrom(entry.value, kubernetes);
     const resourceVersion = entry.revision ?? kubernetes.metadata.resourceVersion;
@@ -74,7 +75,7 @@ export class Nodes implements Collection<ResourceKey> {
   }
 }
 
-/** Workload endpoints: one per pod that has a network of its own. */
+/** Workload endpoints: one for each pod that does not use the host's network. */
 export class Endpoints implements Collection<ResourceKey> {
   readonly kind = "WorkloadEndpoint";
   constructor(
@@ -90,7 +91,7 @@ export class Endpoints implements Collection<ResourceKey> {
     const node = /^(.*[^-])-k8s-$/.exec(namePrefix ?? "")?.[1]?.replaceAll("--", "-");
     return node === undefined ? { path } : { path, fieldSelector: `spec.nodeName=${node}` };
   }
-  /** The CNI plugin may get a pod it is called for, and list none. */
+  /** The CNI plugin has permission to get pods, but not to list them. */
   selectForList(query: StoredQuery): readonly Selection[] {
     const { namespace, name, namePrefix } = query as ResourceQuery;
     const pod = podOf(name) ?? podOf(namePrefix === undefined ? undefined : `${namePrefix.replace(/-$/, "")}-eth0`);
@@ -111,23 +112,23 @@ export class Endpoints implements Collection<ResourceKey> {
     return `${podsPath(key.namespace ?? "")}/${encodeURIComponent(pod)}`;
   }
   createPath(key: ResourceKey): string {
-    throw new Unsupported("Create", nameOfKey(key), "endpoints are made from pods");
+    throw new Unsupported("Create", nameOfKey(key), "endpoints are derived from pods");
   }
   decode(object: KubeObject): Stored<ResourceKey> | undefined {
     if (!isWorkloadPod(object)) return undefined;
     return stored(workloadEndpointFromPod(object, this.report, this.options), object);
   }
   encode(entry: Entry<ResourceKey>): KubeObject {
-    throw new Unsupported("Create", nameOfKey(entry.key), "endpoints are made from pods");
+    throw new Unsupported("Create", nameOfKey(entry.key), "endpoints are derived from pods");
   }
-  /** What a write of the endpoint changes on the pod: the record of its addresses and its interface, nothing else. */
+  /** Returns the patch of the pod for a write of the endpoint: annotations with its addresses and its interface. */
   patch({ key, value }: Entry<ResourceKey>): object | undefined {
     const spec = value.spec as Parameters<typeof podPatch>[0];
     const patch = podPatch({ ...spec, namespace: key.namespace }, new Date(), this.options);
     return patch && withUid(patch, value.metadata.uid);
   }
-  /** What its deletion changes: the record becomes empty, so that readers know the addresses are free. */
-  erasure(uid: string | undefined): object {
+  /** Returns the patch of the pod for a deletion: the annotation becomes empty, which shows that the addresses are free. */
+  deletionPatch(uid: string | undefined): object {
     return withUid(podErasure(new Date()), uid);
   }
 }
@@ -143,7 +144,7 @@ function podOf(endpointName: string | undefined): string | undefined {
   return identity?.orchestrator === "k8s" ? identity.workload : undefined;
 }
 
-/** Objects of Kubernetes handed on as they are, under a kind of ours. */
+/** Objects of Kubernetes that are passed on unchanged, under a kind of Calico. */
 export class RawObjects implements Collection<ResourceKey> {
   readonly isOptional = true;
   readonly definition: Definition | undefined;
@@ -192,7 +193,7 @@ export class RawObjects implements Collection<ResourceKey> {
   }
 }
 
-/** Virtual machines on the move, from KubeVirt's migrations, while they are under way. */
+/** Live migrations of virtual machines, derived from KubeVirt's migrations that are in progress. */
 export class LiveMigrations extends RawObjects {
   constructor() {
     super("LiveMigration", "kubevirt.io/v1", "virtualmachineinstancemigrations", true, { isCustom: true });

@@ -1,4 +1,4 @@
-// Where the instances of a service are, as the API server tells it.
+// Lists the EndpointSlices of a service.
 import type { KubernetesConfig } from "../config.ts";
 import type { KubeObject } from "./api-client.ts";
 
@@ -13,7 +13,7 @@ export interface EndpointSlice extends KubeObject {
     | null;
 }
 
-/** Lists a service's slices each time it is called; one connection serves all calls. */
+/** Returns a function that lists a service's slices. All calls share one client. */
 export async function endpointSliceLister(
   config: KubernetesConfig,
   env: Readonly<Record<string, string | undefined>>,

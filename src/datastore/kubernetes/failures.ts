@@ -1,4 +1,4 @@
-// What the API server's refusals mean to callers of a datastore.
+// Converts errors of the API server to the datastore's typed errors.
 import type { StoredKey } from "../../model/index.ts";
 import {
   AlreadyExists,
@@ -14,8 +14,8 @@ import {
 import { nameOfKey } from "../key-name.ts";
 import { KubeStatusError } from "./status-error.ts";
 
-/** The typed error for a failed request about a key (or about a whole collection). */
-export function translate(error: unknown, key: StoredKey | string): unknown {
+/** @param key of the request, or the name of the collection */
+export function toDatastoreError(error: unknown, key: StoredKey | string): unknown {
   if (!(error instanceof KubeStatusError)) return error;
   const id = typeof key === "string" ? key : nameOfKey(key);
   const cause = { cause: error };
@@ -31,7 +31,7 @@ export function translate(error: unknown, key: StoredKey | string): unknown {
     case "Gone":
       return new Compacted("", cause);
     case "Conflict":
-      // The object is there, but it is another one by the same name: ours is gone.
+      // Another object has the same name: the requested one was deleted.
       return error.message.includes("UID in precondition")
         ? new NotFound(id, "", cause)
         : new Conflict(id, undefined, cause);

@@ -1,17 +1,17 @@
-// An up-to-date copy of the objects under one path of the Kubernetes API. Listeners are called for every object that was
-// added, changed or deleted, and never twice for the same state.
+// Caches the objects under one path of the Kubernetes API by list-and-watch. Listeners are called for every object that
+// was added, changed or deleted, and never twice for the same state.
 import type { Logger } from "../../lib/log/log.ts";
 import type { Revision } from "../datastore.ts";
 import { ListAndWatch, type ListAndWatchReceiver, type ListAndWatchSource } from "../list-and-watch.ts";
 import { OutageLog } from "../outage-log.ts";
 import type { KubeApi, KubeObject } from "./api-client.ts";
-import { translate } from "./failures.ts";
+import { toDatastoreError } from "./failures.ts";
 import { type KubeObjectEvent, objectKey, watchObjects } from "./watch-objects.ts";
 
 export interface InformerOptions<T> {
   readonly api: KubeApi;
   readonly path: string;
-  /** Returns what is kept of an object, so that memory holds only what is read. */
+  /** Returns the part of an object that is cached. */
   readonly keep: (object: KubeObject) => T;
   /** Only the object of this name, or the pods of this node. */
   readonly only?: { readonly name: string } | { readonly node: string };
@@ -96,7 +96,7 @@ export class Informer<T> {
           const { items, metadata } = await api.list(path, { query, signal });
           return { items, revision: metadata.resourceVersion ?? "" };
         } catch (error) {
-          throw translate(error, path);
+          throw toDatastoreError(error, path);
         }
       },
       watch: (after, signal) => watchObjects({ api, path, query, after, signal, kind: path }),

@@ -1,5 +1,4 @@
-// Puts our custom resource definitions into an API server: creates them, brings older ones up to date, and waits until
-// each is served.
+// Creates or updates Calico's custom resource definitions in an API server, and waits until each is served.
 import { delay } from "../../lib/retry.ts";
 import { loadCustomResourceDefinitions } from "../../model/index.ts";
 import type { KubernetesConfig } from "../config.ts";
@@ -10,7 +9,7 @@ import { KubeStatusError } from "./status-error.ts";
 
 const COLLECTION = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
 const POLL_MS = 50;
-const LONGEST_MS = 30_000;
+const TIMEOUT_MS = 30_000;
 
 interface Definition extends KubeObject {
   readonly status?: { readonly conditions?: readonly { readonly type: string; readonly status: string }[] };
@@ -53,10 +52,11 @@ async function put(api: KubeApi, definition: Definition, signal: AbortSignal | u
 }
 
 async function untilServed(api: KubeApi, name: string, signal: AbortSignal | undefined): Promise<void> {
-  for (const end = Date.now() + LONGEST_MS; ; ) {
+  for (const deadline = Date.now() + TIMEOUT_MS; ; ) {
     const { status } = await api.get<Definition>(`${COLLECTION}/${name}`, { signal });
     if (status?.conditions?.some((c) => c.type === "Established" && c.status === "True") === true) return;
-    if (Date.now() > end) throw new Unavailable(api.endpoint, `${name} is not served after ${LONGEST_MS / 1000} s`);
+    if (Date.now() > deadline)
+      throw new Unavailable(api.endpoint, `${name} is not served after ${TIMEOUT_MS / 1000} s`);
     await delay(POLL_MS, signal);
   }
 }

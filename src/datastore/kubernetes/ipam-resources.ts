@@ -1,5 +1,6 @@
-// Blocks, affinities, handles and IPAM configuration as custom resources. Names are made from CIDRs and ids; the real
-// values stand in the spec. Deletion marks first: a writer that lost the race sees the mark, not an empty place.
+// Converts IPAM blocks, affinities, handles and configuration to custom resources. Names are computed from CIDRs and
+// handle IDs; the exact values are in the spec. An object is marked before it is deleted, so that a concurrent writer sees
+// the mark instead of a missing object.
 import { type Cidr, ipVersion, tryParseCidr } from "../../lib/ip/ip.ts";
 import { describeJson, parseLosslessJson, stringifyLosslessJson } from "../../lib/encoding/lossless-json.ts";
 import {
@@ -68,7 +69,7 @@ abstract class IpamCollection {
     return { revision: resourceVersion, uid };
   }
 
-  /** The spec as the JSON the model's codecs read, fields renamed. */
+  /** Returns the spec as JSON for the model's codecs, with renamed fields. */
   protected codecText(object: CustomObject, rename: Readonly<Record<string, string>>): string {
     const spec = object.spec ?? {};
     return stringifyLosslessJson(
@@ -78,7 +79,7 @@ abstract class IpamCollection {
 
   protected unreadable(object: CustomObject): never {
     const cidr = describeJson(object.spec?.["cidr"]);
-    throw new UnreadableEntry(`${this.path}/${object.metadata.name}`, `cidr: ${cidr} is no CIDR`);
+    throw new UnreadableEntry(`${this.path}/${object.metadata.name}`, `cidr: ${cidr} is not a CIDR`);
   }
 }
 
@@ -113,7 +114,7 @@ export class Affinities extends IpamCollection implements Collection<BlockAffini
   constructor(group: ApiGroup) {
     super(group, "BlockAffinity", "blockaffinities");
   }
-  /** A host's own by its label, and those of earlier programs that have none. */
+  /** Selects a host's affinities by label, and those without a label, which older releases wrote. */
   selectForList(query: StoredQuery): readonly Selection[] {
     const { path } = this;
     if (query.type !== "blockAffinity" || query.host === undefined) return [{ path }];
@@ -223,7 +224,7 @@ const specOf = (text: string): Spec => parseLosslessJson(text) as Spec;
 /** `10-65-0-128-26`. */
 const cidrName = (cidr: Cidr): string => cidr.replace(/[.:/]/g, "-");
 
-/** `<host>-<cidr>`; a host that makes it too long is cut and a hash of the whole keeps it unique. */
+/** Returns `<host>-<cidr>`. If that is too long, the host is cut and a hash of the whole name is inserted. */
 export function affinityName(key: BlockAffinityKey): string {
   const cidr = cidrName(key.cidr);
   const name = `${key.host}-${cidr}`;
@@ -233,7 +234,7 @@ export function affinityName(key: BlockAffinityKey): string {
 }
 
 const BASE32 = "ABCDEFGHIJKLMNOPQRSTUVWXYZ234567";
-/** A label value for any host name: base32 of its SHA3-256, no padding. */
+/** Returns a valid label value for any host name: the base32 of its SHA3-256, without padding. */
 export function hostnameHash(host: string): string {
   let bits = 0;
   let held = 0;

@@ -1,5 +1,5 @@
-// kubeconfig files: several are merged as kubectl does (the first to say a thing wins), one context is picked, and what
-// comes out is a server with its certificates and a way to get credentials.
+// Reads kubeconfig files: merges several as kubectl does (the first file that sets a value wins), selects one context, and
+// returns its server, certificates and source of credentials.
 // https://kubernetes.io/docs/concepts/configuration/organize-cluster-access-kubeconfig/
 import { readFileSync } from "node:fs";
 import { dirname, resolve } from "node:path";
@@ -11,7 +11,7 @@ export interface ExecPlugin {
   readonly args: readonly string[];
   readonly env: Readonly<Record<string, string>>;
   readonly apiVersion: string;
-  /** It wants to know which cluster it is asked for. */
+  /** Pass the cluster's server and CA to the plugin. */
   readonly provideClusterInfo: boolean;
 }
 
@@ -22,7 +22,7 @@ export interface KubeconfigContext {
   readonly insecureSkipTlsVerify: boolean;
   readonly cert?: string;
   readonly key?: string;
-  /** Where they are in files, which somebody may renew. */
+  /** Set instead of `cert` and `key` if they are in files, which may be renewed. */
   readonly certFile?: string;
   readonly keyFile?: string;
   readonly token?: string;
@@ -34,12 +34,12 @@ export interface KubeconfigContext {
 interface Named<T> {
   readonly name: string;
   readonly value: T;
-  /** Where relative file names are looked up. */
+  /** Relative file names are resolved against this directory. */
   readonly folder: string;
 }
 type Fields = Readonly<Record<string, unknown>>;
 
-/** @param paths colon-separated list, as in $KUBECONFIG; files that do not exist are skipped unless it is the only one */
+/** @param paths colon-separated list, as in $KUBECONFIG; missing files are skipped if there are several */
 export function readKubeconfig(paths: string, currentContext?: string): KubeconfigContext {
   const files = paths.split(":").filter((path) => path !== "");
   const documents = files.flatMap((path) => {
@@ -79,10 +79,10 @@ function pickContext(
       current === undefined ? "kubeconfig has no context" : `kubeconfig has no context ${JSON.stringify(current)}`,
     );
   const cluster = clusters.find(({ name }) => name === context.value["cluster"]);
-  if (cluster === undefined) throw new InvalidConfig(`context ${context.name} names no known cluster`);
+  if (cluster === undefined) throw new InvalidConfig(`kubeconfig context ${context.name}: cluster not found`);
   const user = users.find(({ name }) => name === context.value["user"]);
   const server = text(cluster.value, "server");
-  if (server === undefined) throw new InvalidConfig(`cluster ${cluster.name} has no server`);
+  if (server === undefined) throw new InvalidConfig(`kubeconfig cluster ${cluster.name} has no server`);
   return {
     server,
     ca: pem(cluster, "certificate-authority"),
@@ -117,7 +117,7 @@ function execPlugin(fields: Fields, folder: string): ExecPlugin {
   const env = Array.isArray(fields["env"]) ? fields["env"].filter(isMapping) : [];
   const args = Array.isArray(fields["args"]) ? (fields["args"] as readonly unknown[]).map(String) : [];
   return {
-    // A path is seen from the file's folder, a bare name is looked for on PATH.
+    // A relative path is resolved against the kubeconfig's directory; a name without a slash is searched in PATH.
     command: command.includes("/") ? resolve(folder, command) : command,
     args,
     env: Object.fromEntries(env.map((entry) => [String(entry["name"]), String(entry["value"] ?? "")])),
@@ -126,7 +126,7 @@ function execPlugin(fields: Fields, folder: string): ExecPlugin {
   };
 }
 
-/** `<field>-data` (base64) wins over the file that `<field>` names. */
+/** `<field>-data` (base64) has precedence over the file in `<field>`. */
 function pem(from: Named<Fields>, field: string): string | undefined {
   const file = pemFile(from, field);
   if (file === undefined) return inlinePem(from, field);
@@ -162,14 +162,14 @@ function parseYaml(text: string, name: string): unknown {
   try {
     return load(text);
   } catch (error) {
-    // The message of the parser may quote the file, and the file holds secrets.
+    // The parser's message is not used: it may quote the file, which contains secrets.
     const line = (error as { mark?: { line?: number } }).mark?.line;
-    throw new InvalidConfig(`${name} is no YAML${line === undefined ? "" : `, line ${line + 1}`}`);
+    throw new InvalidConfig(`${name} is not valid YAML${line === undefined ? "" : `, line ${line + 1}`}`);
   }
 }
 
 function fieldsOf(value: unknown, name: string): Fields {
-  if (!isMapping(value)) throw new InvalidConfig(`${name} is no mapping`);
+  if (!isMapping(value)) throw new InvalidConfig(`${name} is not a mapping`);
   return value;
 }
 

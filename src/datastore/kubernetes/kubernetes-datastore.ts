@@ -1,4 +1,5 @@
-// The Kubernetes API as datastore: Calico's kinds as custom resources, the rest derived from what Kubernetes keeps.
+// Implements the Kubernetes driver: Calico's kinds are custom resources; nodes, endpoints and profiles are derived from
+// objects of Kubernetes.
 import { describeError, silentLogger } from "../../lib/log/log.ts";
 import { backoffDelay, delay } from "../../lib/retry.ts";
 import { keyMatches, type KindName, type ResourceKey, type StoredKey, type StoredQuery } from "../../model/index.ts";
@@ -27,7 +28,7 @@ import { isObjectMissing, KubeStatusError } from "./status-error.ts";
 import type { Collection } from "./collection.ts";
 import { Collections } from "./collections.ts";
 import { type ApiGroup, CRD_V1, CRD_V3 } from "./custom-resources.ts";
-import { translate } from "./failures.ts";
+import { toDatastoreError } from "./failures.ts";
 import { notServed } from "./not-served.ts";
 import { Profiles } from "./profiles.ts";
 import { KubeWatch } from "./watch.ts";
@@ -50,13 +51,13 @@ export async function openKubernetes(
     return new KubernetesDatastore(api, await chooseApiGroup(api, config.apiGroup, options), config, options);
   } catch (error) {
     api.close();
-    throw translate(error, "API groups");
+    throw toDatastoreError(error, "API groups");
   }
 }
 
 /**
- * The group that holds Calico's kinds: as configured, else the native group if the server serves it alone. A program that
- * guessed after a failed request would use the wrong group for its whole life, so it retries or fails.
+ * Returns the API group of Calico's kinds: the configured one, or else the native group if the server serves only that. A
+ * failed request is retried or fails, because a wrong default would be used until the program ends.
  */
 async function chooseApiGroup(
   api: KubeApi,
@@ -93,7 +94,7 @@ export class KubernetesDatastore implements Datastore {
 
   constructor(
     readonly api: KubeApi,
-    /** Which of the two groups of custom resources holds Calico's kinds. */
+    /** The API group of Calico's kinds. */
     readonly apiGroup: ApiGroup,
     config: Pick<KubernetesConfig, "usePodCidr" | "interfacePrefix">,
     options: Pick<OpenOptions, "onUnreadable"> = {},
@@ -113,10 +114,10 @@ export class KubernetesDatastore implements Datastore {
       try {
         return this.#decoded(collection, await this.#json(collection, { method: "POST", path, body, ...options }));
       } catch (error) {
-        const fault = translate(error, entry.key);
+        const fault = toDatastoreError(error, entry.key);
         if (!(fault instanceof AlreadyExists)) throw fault;
-        // Reading finishes the removal of one that is only marked; then its name is free.
-        const existing = await this.#getIfThere(entry.key, options);
+        // If the object is marked as deleted, the read deletes it, and the name can be used again.
+        const existing = await this.#getIfExists(entry.key, options);
         if (existing === undefined && collection.marked === true && attempt === 0) continue;
         throw new AlreadyExists(nameOfKey(entry.key), existing, { cause: error });
       }
@@ -132,9 +133,9 @@ export class KubernetesDatastore implements Datastore {
     try {
       return this.#decoded(collection, await this.#put(collection, entry, options));
     } catch (error) {
-      const fault = translate(error, entry.key);
+      const fault = toDatastoreError(error, entry.key);
       if (!(fault instanceof Conflict)) throw fault;
-      const current = await this.#getIfThere(entry.key, options);
+      const current = await this.#getIfExists(entry.key, options);
       throw current === undefined
         ? new NotFound(nameOfKey(entry.key))
         : new Conflict(nameOfKey(entry.key), current, { cause: error });
@@ -144,7 +145,7 @@ export class KubernetesDatastore implements Datastore {
   async apply<K extends StoredKey>(entry: Entry<K>, options: CallOptions = {}): Promise<Stored<K>> {
     if (isKey(entry.key, "WorkloadEndpoint")) return this.#patchEndpoint(entry, options);
     for (let attempt = 0; ; attempt++) {
-      const current = await this.#getIfThere(entry.key, options);
+      const current = await this.#getIfExists(entry.key, options);
       try {
         if (current === undefined) return await this.create(entry, options);
         return await this.update({ ...entry, revision: current.revision }, options);
@@ -157,14 +158,14 @@ export class KubernetesDatastore implements Datastore {
 
   async delete<K extends StoredKey>(key: K, options: DeleteOptions = {}): Promise<Removed<K>> {
     const collection = this.#collections.of<K>("Delete", checked(key));
-    if (isKey(key, "Node")) throw new Unsupported("Delete", nameOfKey(key), "nodes are removed by Kubernetes");
+    if (isKey(key, "Node")) throw new Unsupported("Delete", nameOfKey(key), "delete the Kubernetes node instead");
     const isPinned = options.revision !== undefined && options.revision !== "0" && options.revision !== "";
     for (let attempt = 0; ; attempt++)
       try {
         return await this.#delete(collection, key, options, isPinned);
       } catch (error) {
-        const fault = translate(error, key);
-        // Who gave no revision means the key, whatever somebody wrote there a moment ago.
+        const fault = toDatastoreError(error, key);
+        // Without a requested revision, the object is deleted whatever its state is.
         if (!(fault instanceof Conflict) || isPinned || attempt >= 5) throw fault;
       }
   }
@@ -180,13 +181,13 @@ export class KubernetesDatastore implements Datastore {
     const before = await this.#json(collection, { method: "GET", path, signal });
     const current = this.#decoded(collection, before);
     if (isKey(key, "WorkloadEndpoint")) {
-      await this.#patchPod(path, this.#collections.endpoints.erasure(options.uid), signal);
+      await this.#patchPod(path, this.#collections.endpoints.deletionPatch(options.uid), signal);
       return current;
     }
     if (isPinned && options.revision !== current.revision) throw new Conflict(nameOfKey(key), current);
-    // Before anything is marked: the mark alone would be the end of it.
+    // Checked before the object is marked, because a marked object counts as deleted.
     if (options.uid !== undefined && before.metadata.uid !== options.uid)
-      throw new NotFound(nameOfKey(key), "another object has its name");
+      throw new NotFound(nameOfKey(key), "another object has the same name");
     const isMarking = collection.marked === true && collection.mark !== undefined;
     const last =
       isMarking && collection.isMarked?.(before) !== true
@@ -209,11 +210,11 @@ export class KubernetesDatastore implements Datastore {
         throw new NotFound(nameOfKey(key));
       }
       const found = this.#decoded(collection, object);
-      // A pod of the name may be on another node, an affinity's name may be made from another host.
+      // The pod may be on another node, and the same affinity name may result from another host name.
       if (nameOfKey(found.key) !== nameOfKey(key)) throw new NotFound(nameOfKey(key));
       return found;
     } catch (error) {
-      throw translate(error, key);
+      throw toDatastoreError(error, key);
     }
   }
 
@@ -234,7 +235,7 @@ export class KubernetesDatastore implements Datastore {
           isFresh && selection.item !== undefined
             ? await this.#listOne(selection.item, options.signal)
             : await this.api.list(selection.path, { ...request, lossless: collection.lossless });
-        revision ??= metadata.resourceVersion; // of several the oldest: a watch from there misses nothing
+        revision ??= metadata.resourceVersion; // of several lists the oldest, so that a watch misses no change
         for (const object of items)
           for (const item of this.#decodeListed(collection, object, options.onUnreadable))
             if (keyMatches(query, item.key)) found.push(item);
@@ -243,7 +244,7 @@ export class KubernetesDatastore implements Datastore {
     } catch (error) {
       if (error instanceof KubeStatusError && error.code === 404)
         throw notServed(this.api, collection, collection.select(query).path, error);
-      throw translate(error, collection.kind);
+      throw toDatastoreError(error, collection.kind);
     }
   }
 
@@ -299,13 +300,13 @@ export class KubernetesDatastore implements Datastore {
       try {
         return await this.#json(collection, { method: "PUT", path: `${path}/status`, body, signal });
       } catch (error) {
-        // Definitions installed by others may keep status and spec together.
+        // A CRD that another program installed may lack the status subresource.
         if (!(error instanceof KubeStatusError && error.code === 404)) throw error;
       }
     return this.#json(collection, { method: "PUT", path, body, signal });
   }
 
-  /** An endpoint is its pod: all that is written of it are notes of its addresses there. */
+  /** An endpoint is derived from its pod: a write only changes annotations of the pod. */
   async #patchEndpoint<K extends StoredKey>(entry: Entry<K>, { signal }: CallOptions): Promise<Stored<K>> {
     const { endpoints } = this.#collections;
     const endpoint = entry as unknown as Entry<ResourceKey>;
@@ -317,7 +318,7 @@ export class KubernetesDatastore implements Datastore {
         : this.#patchPod(path, body, signal));
       return this.#decoded(endpoints, pod) as unknown as Stored<K>;
     } catch (error) {
-      throw translate(error, entry.key);
+      throw toDatastoreError(error, entry.key);
     }
   }
 
@@ -363,7 +364,7 @@ export class KubernetesDatastore implements Datastore {
     }
   }
 
-  async #getIfThere<K extends StoredKey>(key: K, options: CallOptions): Promise<Stored<K> | undefined> {
+  async #getIfExists<K extends StoredKey>(key: K, options: CallOptions): Promise<Stored<K> | undefined> {
     try {
       return await this.get(key, options);
     } catch (error) {
@@ -372,7 +373,7 @@ export class KubernetesDatastore implements Datastore {
     }
   }
 
-  /** Exactly the object that was read: same identity, unchanged since. */
+  /** Deletes the object only if it has this UID and resource version. */
   async #remove(
     path: string,
     uid: string | undefined,
@@ -383,7 +384,7 @@ export class KubernetesDatastore implements Datastore {
     await this.api.json({ method: "DELETE", path, body, signal });
   }
 
-  /** Somebody marked it and died before removing it. */
+  /** Deletes an object whose writer marked it and then ended. */
   async #finishDelete(path: string, object: KubeObject, signal: AbortSignal | undefined): Promise<void> {
     try {
       await this.#remove(path, object.metadata.uid, undefined, signal);
@@ -395,7 +396,7 @@ export class KubernetesDatastore implements Datastore {
 
 const isKey = (key: StoredKey, kind: KindName): boolean => key.type === "resource" && key.kind === kind;
 
-/** A name that no path can hold never reaches the server, where it would name something else. */
+/** @throws ValidationFailed for a name that a path cannot contain: in a URL, it would refer to another object */
 function checked<K extends StoredKey>(key: K): K {
   pathOf(key);
   return key;

@@ -1,5 +1,5 @@
-// Syncers and informers in front of a web server that stops being the API server they listed: a proxy that has lost its
-// backend, an API group that is away, or a definition that was really removed.
+// Tests syncers and informers with a server that stops answering like the API server that they have listed: a proxy
+// without its backend, an unavailable API group, or a definition that was really removed.
 import { describe, expect, test } from "bun:test";
 import { eventually } from "../../lib/testing/eventually.ts";
 import { keyPath, passThrough } from "../../model/index.ts";
@@ -13,7 +13,7 @@ import { KubernetesDatastore } from "./kubernetes-datastore.ts";
 const GROUP = "crd.projectcalico.org";
 const RESOURCE = "globalnetworkpolicies";
 
-/** What the server answers; `undefined` = 404 with a plain body. */
+/** The server's answer; `undefined` = 404 with a plain body. */
 type Answers = (path: string) => object | undefined;
 
 const POD = { metadata: { name: "web", namespace: "ns1", resourceVersion: "8", uid: "p" } };
@@ -56,12 +56,12 @@ class TestServer implements Disposable {
       server: new URL(`http://127.0.0.1:${this.#server.port}`),
       tls: { rejectUnauthorized: true },
       credentials: async () => ({}),
-      forget: () => {},
+      clearCache: () => {},
     },
     { qps: 10_000, burst: 10_000 },
   );
 
-  /** Ends all watches so that a list follows, and answers differently from now on. */
+  /** Changes the answers, and ends all watches so that a list follows. */
   become(answers: Answers): void {
     this.#answers = answers;
     for (const stream of this.#watches) {
@@ -116,7 +116,7 @@ describe("a kind with entries is kept", () => {
     "when every request is answered with 404": () => undefined,
     "when its group is answered with 404": (path) => (isOfGroup(path) ? undefined : HEALTHY[path]),
     "when discovery still contains it": (path) => (isList(path) ? undefined : HEALTHY[path]),
-    "when a page that is no discovery document is returned": (path) =>
+    "when discovery returns another document": (path) =>
       isList(path) ? undefined : { kind: "Page", groupVersion: `${GROUP}/v1`, resources: [], groups: [] },
   };
   for (const [name, answers] of Object.entries(cases))

@@ -1,4 +1,4 @@
-// The Kubernetes API itself, for who reads Kubernetes' own objects beside Calico's. Loaded when it is opened.
+// Opens a client of the Kubernetes API, for programs that read objects of Kubernetes. Its modules are loaded only then.
 import type { Environment } from "../api-config.ts";
 import type { KubernetesConfig } from "../config.ts";
 import type { KubeApi } from "./api-client.ts";

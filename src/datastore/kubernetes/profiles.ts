@@ -1,4 +1,4 @@
-// Profiles come from two places, namespaces and service accounts, so their revision is that of both: `<ns>/<sa>`.
+// Derives profiles from namespaces and service accounts. Their revision consists of both collections' revisions: `<ns>/<sa>`.
 import {
   profileFromNamespace,
   profileFromServiceAccount,
@@ -11,7 +11,7 @@ import { NotFound, ValidationFailed } from "../errors.ts";
 import { nameOfKey } from "../key-name.ts";
 import type { KubeApi, KubeObject } from "./api-client.ts";
 import type { Collection } from "./collection.ts";
-import { translate } from "./failures.ts";
+import { toDatastoreError } from "./failures.ts";
 import { KubeWatch } from "./watch.ts";
 
 const NAMESPACES = "/api/v1/namespaces";
@@ -38,20 +38,20 @@ export class Profiles {
       const object = await this.api.get<KubeObject>(path, { signal: options.signal });
       return stored(origin.type === "namespace" ? profileFromNamespace(object) : profileFromServiceAccount(object));
     } catch (error) {
-      throw translate(error, key);
+      throw toDatastoreError(error, key);
     }
   }
 
   async list(name: string | undefined, options: ReadOptions): Promise<ListResult<ResourceKey>> {
     const origin = name === undefined ? undefined : profileOrigin(name);
-    const wants = (type: "namespace" | "serviceAccount") => name === undefined || origin?.type === type;
+    const includes = (type: "namespace" | "serviceAccount") => name === undefined || origin?.type === type;
     const [namespaces, accounts] = await Promise.all([
       this.api.list(NAMESPACES, { signal: options.signal }),
       this.api.list(ACCOUNTS, { signal: options.signal }),
     ]);
     const items = [
-      ...(wants("namespace") ? namespaces.items.map(profileFromNamespace) : []),
-      ...(wants("serviceAccount") ? accounts.items.map(profileFromServiceAccount) : []),
+      ...(includes("namespace") ? namespaces.items.map(profileFromNamespace) : []),
+      ...(includes("serviceAccount") ? accounts.items.map(profileFromServiceAccount) : []),
     ].map(stored);
     return {
       items: name === undefined ? items : items.filter(({ key }) => key.name === name),
@@ -100,7 +100,7 @@ function source(path: string, convert: (object: KubeObject) => Resource): Collec
   };
 }
 
-/** Two watches as one; each event carries the newest revision of both sides. */
+/** Merges two watches; each event has the newest revision of both. */
 class MergedWatch implements Watch<ResourceKey> {
   constructor(
     readonly first: KubeWatch<ResourceKey>,
@@ -135,7 +135,7 @@ class MergedWatch implements Watch<ResourceKey> {
       }
     } finally {
       await this[Symbol.asyncDispose]();
-      for (const pending of waiting) pending?.catch(() => {}); // the other side ends by our leave
+      for (const pending of waiting) pending?.catch(() => {}); // disposing the other watch rejects its pending read
     }
   }
 

@@ -1,4 +1,4 @@
-// What the API server says when it says no: a Status object, or whatever a proxy before it sends instead.
+// Parses error answers of the API server: a Status object, or any text if the answer comes from a proxy.
 import type { IncomingMessage } from "node:http";
 
 export interface StatusCause {
@@ -9,11 +9,11 @@ export interface StatusCause {
 
 export interface StatusFacts {
   readonly code: number;
-  /** `NotFound`, `AlreadyExists`, `Conflict`, `Expired`, …; empty when nobody says. */
+  /** `NotFound`, `AlreadyExists`, `Conflict`, `Expired`, …; empty if the answer contains none. */
   readonly reason: string;
   readonly message: string;
   readonly causes?: readonly StatusCause[];
-  /** When to come back. */
+  /** Delay before the next attempt. */
   readonly retryAfterSeconds?: number;
 }
 
@@ -24,7 +24,7 @@ export class KubeStatusError extends Error {
   readonly causes: readonly StatusCause[];
   readonly retryAfterSeconds: number | undefined;
 
-  /** @param request in words: `GET /api/v1/nodes/n1` */
+  /** @param request method and path: `GET /api/v1/nodes/n1` */
   constructor(
     readonly request: string,
     status: StatusFacts,

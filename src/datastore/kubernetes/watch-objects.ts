@@ -1,7 +1,7 @@
-// One watch request to the Kubernetes API, with its failures as the datastore's typed errors.
+// Sends one watch request to the Kubernetes API, and converts its failures to the datastore's typed errors.
 import { Compacted, NotServed, Unavailable } from "../errors.ts";
 import type { KubeApi, KubeObject, KubeWatchEvent } from "./api-client.ts";
-import { translate } from "./failures.ts";
+import { toDatastoreError } from "./failures.ts";
 import { KubeStatusError } from "./status-error.ts";
 
 export type KubeObjectEvent = Exclude<KubeWatchEvent, { readonly type: "ERROR" }>;
@@ -62,11 +62,11 @@ function watchError(
 ): unknown {
   if (!(error instanceof KubeStatusError)) return error;
   const cause = { cause: error };
-  // A revision of the future comes from a server that was restored from a backup: only a list shows what it has.
-  const isFromFuture = error.causes.some(({ reason }) => reason === "ResourceVersionTooLarge");
-  if (error.code === 410 || error.reason === "Expired" || isFromFuture) return new Compacted(after, cause);
+  // The server rejects a revision as too large after it was restored from a backup: list again.
+  const isTooNew = error.causes.some(({ reason }) => reason === "ResourceVersionTooLarge");
+  if (error.code === 410 || error.reason === "Expired" || isTooNew) return new Compacted(after, cause);
   if (error.code === 404) return new NotServed(kind, cause);
   if (error.code === 429 || error.code >= 500)
     return new Unavailable(endpoint, error.message, { ...cause, wasAnswered: true });
-  return translate(error, kind);
+  return toDatastoreError(error, kind);
 }

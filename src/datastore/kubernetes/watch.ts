@@ -1,4 +1,4 @@
-// A watch on one collection as the driver's callers see it. Kubernetes ends watches as it pleases; this one resumes after
+// Watches one collection and converts its objects. The API server may end a watch at any time; this one then resumes after
 // the last revision that it received, until its signal aborts or a request fails.
 import { describeError } from "../../lib/log/log.ts";
 import { delay } from "../../lib/retry.ts";
@@ -50,10 +50,10 @@ export class KubeWatch<K extends StoredKey> implements Watch<K> {
             revision = object.metadata.resourceVersion ?? revision;
             events.push(...this.#event(type, object, revision));
           }
-          // A reader that resumes receives the empty batch too: it shows that the server has accepted the watch.
+          // A consumer that resumes a watch receives empty batches too: the first shows that the server has accepted it.
           if (events.length > 0 || initial === undefined) yield events;
         }
-        // The server ends a watch after half an hour or more; one that ends at once is not to be asked in a tight loop.
+        // The server normally ends a watch after half an hour or more. The delay avoids a tight loop if it ends at once.
         if (performance.now() - started < SHORT_WATCH_MS) await delay(SHORT_WATCH_MS, signal);
       } catch (error) {
         if (signal.aborted) return;

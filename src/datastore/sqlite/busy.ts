@@ -1,12 +1,15 @@
-// Several processes share the file: a write that meets another one's waits its turn, and says so when it never comes.
+// Retries operations on the database file while another process holds its lock.
 import { delay } from "../../lib/retry.ts";
 import { Unavailable } from "../errors.ts";
-import { whyNot } from "./why-not.ts";
+import { describeFileError } from "./file-error.ts";
 
-/** SQLite itself waits this long, blocking the event loop; the rest of a wait lets others run. */
+/** SQLite waits this long for a lock and blocks the event loop. Longer waits happen between retries, without blocking. */
 export const BLOCKING_WAIT_MS = 15;
 
-/** Tries until no other process is in the way. What else SQLite complains of makes the file `Unavailable`. */
+/**
+ * Calls `work` until it succeeds or the timeout has passed.
+ * @throws Unavailable after the timeout, and at once for any other SQLite error
+ */
 export async function retryBusy<T>(
   options: { readonly file: string; readonly timeoutMs: number; readonly signal?: AbortSignal },
   work: () => T,
@@ -19,14 +22,14 @@ export async function retryBusy<T>(
       return work();
     } catch (error) {
       if (sqliteCode(error) === "") throw error;
-      if (!isBusy(error)) throw new Unavailable(file, whyNot(error), { cause: error });
-      const held = (): Unavailable => {
+      if (!isBusy(error)) throw new Unavailable(file, describeFileError(error), { cause: error });
+      const busyError = (): Unavailable => {
         const waitedMs = Math.round(performance.now() - started);
-        return new Unavailable(file, `another process held it for ${waitedMs} ms`, { cause: error });
+        return new Unavailable(file, `another process held the lock for ${waitedMs} ms`, { cause: error });
       };
-      if (performance.now() - started >= timeoutMs) throw held();
+      if (performance.now() - started >= timeoutMs) throw busyError();
       await delay(1 + Math.random() * 9, signal).catch((reason: unknown) => {
-        throw reason instanceof Unavailable ? held() : reason; // a deadline does not know what was in the way
+        throw reason instanceof Unavailable ? busyError() : reason; // report the lock instead of the passed deadline
       });
     }
   }

@@ -1,39 +1,40 @@
-// How the processes that share one file learn of each other's commits: whoever commits writes one byte to a file
-// beside the database, and inotify wakes the others. Nothing runs while nothing changes, except a slow look at
-// SQLite's own commit counter, for the writer that was killed between its commit and its byte.
+// Notifies the processes that share a database file of each other's commits: a process that commits writes one byte to a
+// file next to the database, and inotify wakes the others. They also poll SQLite's commit counter slowly, because a writer
+// may be killed between its commit and the byte.
 import type { Database } from "bun:sqlite";
 import { closeSync, constants, type FSWatcher, openSync, watch, writeSync } from "node:fs";
 
-/** Slow when notifications come, quick when this file system does not deliver any. */
-const LOOK_EVERY_MS = 500;
-const LOOK_WITHOUT_NOTIFY_MS = 20;
-const TRAILING_LOOK_MS = 12;
-/** A look may come just before the notification; so many in a row are no coincidence. */
-const MISSES_TOLERATED = 3;
+const POLL_INTERVAL_MS = 500;
+/** Interval if the file system delivers no notifications. */
+const POLL_WITHOUT_INOTIFY_MS = 20;
+/** Delay of the check for commits whose notification the runtime has dropped. */
+const QUIET_MS = 12;
+/** A poll may find a commit before its notification arrives. After this many in a row, notifications count as broken. */
+const MAX_MISSES = 3;
 const READ_WRITE = constants.O_RDWR | constants.O_CREAT;
 
 export class CommitSignal {
   readonly #listeners = new Set<() => void>();
   readonly #db: Database;
   readonly #file: string | undefined;
-  readonly #onLook: () => void;
+  readonly #onPoll: () => void;
   #fd: number | undefined;
   #watcher: FSWatcher | undefined;
   #timer: Timer | undefined;
-  #intervalMs = LOOK_EVERY_MS;
+  #intervalMs = POLL_INTERVAL_MS;
   #commits = 0;
   #notified = false;
   #misses = 0;
-  #trailing: Timer | undefined;
+  #quietTimer: Timer | undefined;
 
-  /** @param file undefined for a database in memory, which nobody else can change */
-  constructor(options: { readonly db: Database; readonly file: string | undefined; readonly onLook: () => void }) {
+  /** @param file undefined for a database in memory, which no other process can change */
+  constructor(options: { readonly db: Database; readonly file: string | undefined; readonly onPoll: () => void }) {
     this.#db = options.db;
     this.#file = options.file;
-    this.#onLook = options.onLook;
+    this.#onPoll = options.onPoll;
   }
 
-  /** After our own commit. */
+  /** To be called after a commit of this process. */
   announce(): void {
     if (this.#file !== undefined) {
       this.#fd ??= openSync(this.#file, READ_WRITE, 0o600);
@@ -60,19 +61,19 @@ export class CommitSignal {
 
   #start(): void {
     this.#commits = this.#commitCount();
-    this.#listen();
-    this.#timer = setInterval(() => this.#look(), this.#intervalMs);
+    this.#watchFile();
+    this.#timer = setInterval(() => this.#poll(), this.#intervalMs);
   }
 
   #stop(): void {
     clearInterval(this.#timer);
-    clearTimeout(this.#trailing);
-    this.#trailing = undefined;
+    clearTimeout(this.#quietTimer);
+    this.#quietTimer = undefined;
     this.#watcher?.close();
     this.#watcher = undefined;
   }
 
-  #listen(): void {
+  #watchFile(): void {
     if (this.#file === undefined || this.#watcher !== undefined) return;
     try {
       this.#fd ??= openSync(this.#file, READ_WRITE, 0o600);
@@ -82,36 +83,36 @@ export class CommitSignal {
         this.#watcher = undefined;
       });
     } catch {
-      this.#watcher = undefined; // no inotify left or a file system without it: looking often does
+      this.#watcher = undefined; // inotify limit reached, or a file system without inotify: poll often instead
     }
   }
 
-  /** The runtime swallows notifications that come shortly after another: look again until it is quiet. */
+  /** The runtime drops notifications that come shortly after another: check again until there are no new commits. */
   #onNotify(): void {
     this.#notified = true;
     this.#commits = this.#commitCount();
     this.#wake();
-    this.#trailing ??= setTimeout(() => {
-      this.#trailing = undefined;
+    this.#quietTimer ??= setTimeout(() => {
+      this.#quietTimer = undefined;
       if (this.#commitCount() !== this.#commits) this.#onNotify();
-    }, TRAILING_LOOK_MS);
+    }, QUIET_MS);
   }
 
-  /** Wakes when others committed without our hearing of it, and looks as often as that makes needed. */
-  #look(): void {
-    this.#onLook();
+  /** Wakes the listeners after commits that caused no notification, and adapts the interval. */
+  #poll(): void {
+    this.#onPoll();
     const commits = this.#commitCount();
     const missed = commits !== this.#commits && !this.#notified;
     if (commits !== this.#commits) this.#wake();
     this.#commits = commits;
     this.#misses = missed ? this.#misses + 1 : this.#notified ? 0 : this.#misses;
     this.#notified = false;
-    const deaf = this.#file !== undefined && (this.#watcher === undefined || this.#misses >= MISSES_TOLERATED);
-    const wanted = deaf ? LOOK_WITHOUT_NOTIFY_MS : LOOK_EVERY_MS;
-    if (wanted === this.#intervalMs) return;
+    const needsPolling = this.#file !== undefined && (this.#watcher === undefined || this.#misses >= MAX_MISSES);
+    const intervalMs = needsPolling ? POLL_WITHOUT_INOTIFY_MS : POLL_INTERVAL_MS;
+    if (intervalMs === this.#intervalMs) return;
     clearInterval(this.#timer);
-    this.#intervalMs = wanted;
-    this.#timer = setInterval(() => this.#look(), wanted);
+    this.#intervalMs = intervalMs;
+    this.#timer = setInterval(() => this.#poll(), intervalMs);
   }
 
   #wake(): void {

@@ -1,9 +1,9 @@
-// The files of a SQLite datastore, for programs that must recognise one without opening it.
+// Recognizes the files of a SQLite datastore without opening the database.
 import { closeSync, existsSync, openSync, readSync, statSync } from "node:fs";
 
 /** https://sqlite.org/fileformat.html, 1.3.1 */
 const HEADER = Buffer.from("SQLite format 3\0");
-/** What SQLite and `commit-signal.ts` add to the name of the database for the files next to it. */
+/** Suffixes of the files that SQLite and `commit-signal.ts` create next to the database. */
 const SIDE_FILE = /-(wal|shm|journal|changed)$/;
 
 /** The database to which a file belongs by its name: `calico.db` for `calico.db-wal` and for itself. */
@@ -14,8 +14,8 @@ export const filesOfDatabase = (path: string): readonly string[] =>
   ["", "-wal", "-shm", "-journal", "-changed"].map((suffix) => `${path}${suffix}`);
 
 /**
- * Whether a file is a SQLite database, ours or another program's. Not for a program that has the database open: closing
- * the descriptor would drop its locks (https://sqlite.org/howtocorrupt.html, 2.2).
+ * Returns whether a file is a SQLite database, of calico-ts or another program. Must not be called by a process that has
+ * the database open: closing the descriptor would release its locks (https://sqlite.org/howtocorrupt.html, 2.2).
  */
 export function isSqliteFile(path: string): boolean {
   if (statSync(path, { throwIfNoEntry: false })?.isFile() !== true) return false; // opening a pipe would block

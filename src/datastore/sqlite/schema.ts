@@ -1,15 +1,15 @@
-// The tables of an embedded datastore file, and how older files become current ones. `user_version` of the file is
-// the number of migrations it has seen. A migration, once released, never changes: add another.
+// Creates the tables of a SQLite datastore, and migrates older files. `user_version` of a file is the number of migrations
+// applied to it. A released migration never changes: add another one.
 import { constants, type Database } from "bun:sqlite";
 import { IncompatibleSchema } from "../errors.ts";
 
-/** "cali": tells our files from anybody else's. */
+/** "cali" in ASCII: distinguishes the files of calico-ts from those of other programs. */
 const APPLICATION_ID = 0x63616c69;
 
 /**
- * Values live in `version`, one row per write, never changed afterwards: the change log and the values are the same
- * rows. `entry` points from each living path to its current row. `previous` is the row a write replaced (0 = none), so
- * undoing rows newest to oldest gives any state that is not yet compacted. A row without a value is a deletion.
+ * `version` stores the values, with one immutable row per write, and is also the change log. `entry` refers from each
+ * existing path to its current row. `previous` is the revision of the row that a write replaced (0 = none), so undoing rows
+ * from newest to oldest gives any state that is not yet compacted. A row without a value is a deletion.
  */
 const MIGRATIONS: readonly string[] = [
   `CREATE TABLE version (
@@ -29,9 +29,9 @@ const MIGRATIONS: readonly string[] = [
    INSERT INTO version VALUES (1, '', 0, NULL);`,
 ];
 
-/** Refuses a file that is not ours, or that a newer program has already changed; nothing is written. */
+/** Rejects a file of another program or of a newer schema version. Writes nothing. */
 export function checkSchema(db: Database, file: string, known = MIGRATIONS.length): void {
-  // One statement, one moment: another process may be making the file right now.
+  // A single statement, so that all values are from the same moment: another process may be creating the file.
   const found = db
     .query<{ version: number; application: number; tables: number }, []>(
       `SELECT user_version AS version, application_id AS application, (SELECT count(*) FROM sqlite_schema) AS tables
@@ -40,16 +40,16 @@ export function checkSchema(db: Database, file: string, known = MIGRATIONS.lengt
     .get();
   if (found === null) return;
   if (found.tables > 0 && found.application !== APPLICATION_ID)
-    throw new IncompatibleSchema(file, found.version, known, "it is an SQLite file of another program");
+    throw new IncompatibleSchema(file, found.version, known, "it is a SQLite file of another program");
   if (found.version > known) throw new IncompatibleSchema(file, found.version, known);
 }
 
-/** Brings a file that passed `checkSchema` to the current schema, in one transaction. */
+/** Migrates a file that passed `checkSchema` to the current schema, in one transaction. */
 export function migrate(db: Database, migrations: readonly string[] = MIGRATIONS): void {
   if (userVersion(db) >= migrations.length) return;
   db.run("BEGIN IMMEDIATE");
   try {
-    // Another process may have migrated while we waited for the lock.
+    // Another process may have migrated the file while this one waited for the lock.
     for (let from = userVersion(db); from < migrations.length; from++) {
       db.run(migrations[from] ?? "");
       db.run(`PRAGMA user_version = ${from + 1}`);

@@ -27,7 +27,7 @@ function scratch(): { file: string } & Disposable {
   };
 }
 
-test("create, update, apply and delete move one revision each and compare", async () => {
+test("create, update, apply and delete each increase the revision by one, and compare it", async () => {
   const store = await openSqliteInMemory();
   const first = await store.create(entry("a"));
   await expect(store.create(entry("a"))).rejects.toBeInstanceOf(AlreadyExists);
@@ -71,7 +71,7 @@ test("a watch sees what another connection to the file commits within 50 ms", as
   await writer.close();
 });
 
-test("a compacted revision ends the watch and refuses the historical read; the present stays", async () => {
+test("a compacted revision ends a watch and fails a historical read, but not a read of the present state", async () => {
   const store = await openSqliteInMemory();
   const first = await store.create(entry("a"));
   await store.create(entry("kept"));
@@ -100,7 +100,7 @@ test("the log is compacted as it grows", async () => {
   expect((await store.list({ type: "resource", kind: "IPPool" })).items).toHaveLength(8);
 });
 
-test("values with a time to live vanish, with an event", async () => {
+test("an entry with a time to live expires and causes an event", async () => {
   let now = 1_000_000;
   const store = await openSqliteInMemory({ now: () => now });
   const status = { type: "felixStatus", region: "no-region", host: "h1", last: false } as const;
@@ -117,7 +117,7 @@ test("values with a time to live vanish, with an event", async () => {
   aborter.abort();
 });
 
-test("64-bit sequence numbers survive", async () => {
+test("64-bit sequence numbers keep their exact value", async () => {
   const store = await openSqliteInMemory();
   const cidr = parseCidr("10.0.0.0/30");
   const block: Block = {
@@ -134,7 +134,7 @@ test("64-bit sequence numbers survive", async () => {
   expect((await store.get({ type: "block", cidr })).value).toEqual(block);
 });
 
-test("the file is private, and one of a newer program is refused untouched", async () => {
+test("the file is private; a file with a newer schema is rejected and not changed", async () => {
   using dir = scratch();
   const store = await openSqlite(dir.file);
   await store.create(entry("a"));
@@ -146,7 +146,7 @@ test("the file is private, and one of a newer program is refused untouched", asy
   await expect(openSqlite(dir.file)).rejects.toBeInstanceOf(IncompatibleSchema);
 });
 
-test("a file of another program is refused untouched, whatever its version", async () => {
+test("a file of another program is rejected and not changed, whatever its version", async () => {
   for (const version of [0, 1, 99]) {
     using dir = scratch();
     const db = new Database(dir.file);
@@ -159,7 +159,7 @@ test("a file of another program is refused untouched, whatever its version", asy
   }
 });
 
-test("a file of an older program is migrated in place; that program then refuses it", async () => {
+test("a file with an older schema is migrated in place; the older program then rejects it", async () => {
   using dir = scratch();
   const store = await openSqlite(dir.file);
   const { revision } = await store.create(entry("a"));
@@ -169,7 +169,7 @@ test("a file of an older program is migrated in place; that program then refuses
   const newer = [...Array.from({ length: known }, () => "SELECT 1"), "ALTER TABLE entry ADD COLUMN owner TEXT"];
   checkSchema(db, dir.file, newer.length);
   migrate(db, newer);
-  migrate(db, newer); // the second time there is nothing to do
+  migrate(db, newer); // the second call changes nothing
   expect(db.query("SELECT owner, revision FROM entry").all()).toContainEqual({
     owner: null,
     revision: Number(revision),
@@ -177,7 +177,9 @@ test("a file of an older program is migrated in place; that program then refuses
   db.close();
   const refusal = await openSqlite(dir.file).catch((error: unknown) => error as Error);
   expect(refusal).toBeInstanceOf(IncompatibleSchema);
-  expect(String(refusal)).toContain(`it has schema version ${known + 1}, this program knows up to ${known}`);
+  expect(String(refusal)).toContain(
+    `it has schema version ${known + 1}, this program supports versions up to ${known}`,
+  );
 });
 
 test("a migration that fails leaves the file as it was", async () => {
@@ -193,7 +195,7 @@ test("a migration that fails leaves the file as it was", async () => {
   db.close();
 });
 
-test("a file that must be there is not made", async () => {
+test("a file is not created if it must exist", async () => {
   using place = scratch();
   for (const file of [place.file, join(place.file, "a/b.db")]) {
     const failure = await openSqlite(file, { mustExist: true }).catch((error: unknown) => error);
@@ -205,13 +207,13 @@ test("a file that must be there is not made", async () => {
   await (await openSqlite(place.file, { mustExist: true })).close();
 });
 
-test("a place where no file can be is told by the file's name", async () => {
+test("the error for a file that cannot be created contains its name", async () => {
   const failure = await openSqlite("/proc/nowhere/calico.db").catch((error: unknown) => error as Error);
   expect(failure).toBeInstanceOf(Unavailable);
   expect(String(failure)).toContain("datastore /proc/nowhere/calico.db is unavailable: ENOENT");
 });
 
-test("a full disk is told as such, loses nothing, and is no end", async () => {
+test("a full disk is reported, loses no data, and writes succeed when there is space again", async () => {
   let db: Database | undefined;
   const store = await openSqliteInMemory({ onOpen: (opened) => (db = opened) });
   await store.create(entry("a"));

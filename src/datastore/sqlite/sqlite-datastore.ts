@@ -1,6 +1,6 @@
-// The embedded datastore: one file in WAL mode, shared by all processes of one machine. Also in memory, for tests.
-// Resources survive a power cut once written. What describes running workloads (endpoints, addresses, status) may lose
-// its last moments with them, and is spared the wait for the disk.
+// Implements the embedded datastore: one SQLite file in WAL mode, shared by all processes of a host, or a database in
+// memory for tests. A written resource survives a power failure. The last writes about running workloads (endpoints,
+// addresses, status) may be lost in a power failure, which ends the workloads too; they do not wait for the disk.
 import { Database } from "bun:sqlite";
 import { accessSync, closeSync, constants, mkdirSync, openSync } from "node:fs";
 import { dirname } from "node:path";
@@ -27,39 +27,39 @@ import { nameOfKey } from "../key-name.ts";
 import { parseRevision, requireRevision } from "../revision.ts";
 import { decodeIfReadable, decodeRow, decodeRows, type StoredRow, swapFailure } from "../rows.ts";
 import { BLOCKING_WAIT_MS, isBusy, retryBusy } from "./busy.ts";
-import { whyNot } from "./why-not.ts";
+import { describeFileError } from "./file-error.ts";
 import { CommitSignal } from "./commit-signal.ts";
 import { checkSchema, migrate, OPEN_FLAGS } from "./schema.ts";
 import { VersionStore, type WriteOutcome, type WriteRequest } from "./version-store.ts";
 import { SqliteWatch } from "./watch.ts";
 
 export interface SqliteOptions {
-  /** Called for each stored entry that does not parse. */
+  /** Called for each stored entry that cannot be parsed. */
   readonly onUnreadable?: (error: UnreadableEntry) => void;
   /** Does not create the file. */
   readonly mustExist?: boolean;
-  /** How long a write waits for other writers. */
+  /** Limit of the time that an operation waits for the lock. */
   readonly timeoutMs?: number;
   readonly now?: () => number;
-  /** How many changes stay readable for watches and historical reads. */
+  /** Number of changes that stay readable for watches and historical reads. */
   readonly keptChanges?: number;
-  /** The database in memory, for tests that look behind the driver. */
+  /** Receives the database in memory, for tests that access it directly. */
   readonly onOpen?: (db: Database) => void;
 }
 
 const TIMEOUT_MS = 10_000;
 
-/** Opens the file, creating (unless it must exist) or migrating it when needed. */
+/** Opens the file, and creates (unless it must exist) or migrates it if necessary. */
 export async function openSqliteFile(file: string, options: SqliteOptions = {}): Promise<SqliteDatastore> {
   const timeoutMs = options.timeoutMs ?? TIMEOUT_MS;
   try {
     if (options.mustExist !== true) {
       mkdirSync(dirname(file), { recursive: true, mode: 0o755 });
-      createPrivately(file);
+      createWithPrivateMode(file);
     }
-    accessSync(file, constants.R_OK | constants.W_OK); // SQLite would say only that it cannot open it
+    accessSync(file, constants.R_OK | constants.W_OK); // SQLite's own error does not contain the reason
   } catch (error) {
-    throw new Unavailable(file, whyNot(error, options), { cause: error });
+    throw new Unavailable(file, describeFileError(error, options), { cause: error });
   }
   return retryBusy({ file, timeoutMs }, () => {
     const db = new Database(file, OPEN_FLAGS);
@@ -77,10 +77,10 @@ export async function openSqliteFile(file: string, options: SqliteOptions = {}):
 }
 
 /**
- * SQLite would create it readable by all. Never opens a file that is there: closing any descriptor of it would drop the
- * locks this process holds through SQLite (https://sqlite.org/howtocorrupt.html, 2.2).
+ * SQLite would create the file with read permission for all users. An existing file must not be opened here: closing any
+ * descriptor of it would release SQLite's locks (https://sqlite.org/howtocorrupt.html, 2.2).
  */
-function createPrivately(file: string): void {
+function createWithPrivateMode(file: string): void {
   try {
     closeSync(openSync(file, "wx", 0o600));
   } catch (error) {
@@ -88,7 +88,7 @@ function createPrivately(file: string): void {
   }
 }
 
-/** The same in memory, seen by this object alone. */
+/** Opens a datastore in memory, which is not shared. */
 export function openSqliteMemory(options: SqliteOptions = {}): SqliteDatastore {
   const db = new Database(":memory:");
   migrate(db);
@@ -112,7 +112,7 @@ export class SqliteDatastore implements Datastore {
     this.#signal = new CommitSignal({
       db,
       file: file === undefined ? undefined : `${file}-changed`,
-      onLook: () => this.#expire(),
+      onPoll: () => this.#expire(),
     });
   }
 
@@ -196,7 +196,7 @@ export class SqliteDatastore implements Datastore {
     });
   }
 
-  /** Forgets history up to a revision, as the driver does by itself for what is old. */
+  /** Deletes the history up to a revision. The driver also does this automatically for old revisions. */
   async compact(revision: Revision): Promise<void> {
     await this.#busy(() => this.#store.compact(parseRevision(revision)));
   }
@@ -243,7 +243,7 @@ export class SqliteDatastore implements Datastore {
     try {
       if (this.#store.expire()) this.#signal.announce();
     } catch (error) {
-      if (!isBusy(error)) throw error; // somebody else writes: the next look comes soon
+      if (!isBusy(error)) throw error; // another process is writing: the next poll tries again
     }
   }
 }

@@ -1,12 +1,12 @@
-// The SQL of the embedded datastore: paths and JSON text in, paths and JSON text out, all synchronous. Keys, typed
-// values and waiting are the driver's business. Every write is one transaction and one revision.
+// Runs the SQL statements of the SQLite datastore, on paths and JSON text, synchronously. The driver converts keys and
+// values, and waits for locks. Every write is one transaction and one revision.
 import type { Database, Statement } from "bun:sqlite";
 import { Compacted } from "../errors.ts";
 import { futureRevision } from "../revision.ts";
 import type { PathRange } from "../codec.ts";
 import type { StoredRow } from "../rows.ts";
 
-/** One write as the change log tells it; `value` null = a deletion, `previous` null = it was not there. */
+/** One write, as recorded in the change log; `value` null = a deletion, `previous` null = the path did not exist. */
 export interface Change {
   readonly path: string;
   readonly revision: number;
@@ -25,21 +25,22 @@ export type WriteOutcome =
 
 export interface WriteRequest {
   readonly path: string;
-  /** Null deletes. */
+  /** Null = delete. */
   readonly value: string | null;
   readonly expiresAt: number | null;
-  /** Survive a power cut: wait for the disk. */
+  /** Wait for the disk, so that the write survives a power failure. */
   readonly durable: boolean;
   readonly allow: (current: StoredRow | undefined) => boolean;
 }
 
-/** How many changes stay readable: a watcher this far behind must list again. */
+/** Number of changes that stay readable: a watch that is further behind must list again. */
 const KEPT_CHANGES = 20_000;
-/** Every so many writes the oldest changes go, at most so many at once: no single write pays for all. */
-const COMPACT_EVERY = 256;
-const COMPACT_AT_ONCE = 1024;
-/** Sorts after every path with the same beginning: the highest code point. */
-const AFTER_ALL = "\u{10FFFF}";
+/** Number of writes between compactions. */
+const COMPACTION_INTERVAL = 256;
+/** Limit per compaction, so that no single write takes long. */
+const MAX_COMPACTED_REVISIONS = 1024;
+/** As a suffix, sorts after every path with the same prefix. */
+const MAX_CODE_POINT = "\u{10FFFF}";
 
 export class VersionStore {
   readonly #db: Database;
@@ -66,20 +67,20 @@ export class VersionStore {
   write(request: WriteRequest): WriteOutcome {
     this.#setDurable(request.durable);
     return this.#inTransaction("begin", () => {
-      this.#dropExpired();
+      this.#deleteExpired();
       const current = this.#statements.get.get(request.path) ?? undefined;
       if (!request.allow(current)) return { done: false, current };
       return { done: true, revision: this.#write(request, current), previous: current };
     });
   }
 
-  /** All or none: the positions of those that were not allowed; none of them when it was for a check. */
+  /** Applies all requests or none; `refused` contains the positions of the requests whose condition did not hold. */
   writeAll(
     requests: readonly WriteRequest[],
   ): { readonly done: true; readonly revisions: number[] } | { readonly done: false; readonly refused: number[] } {
     this.#setDurable(requests.some((request) => request.durable));
     return this.#inTransaction("begin", () => {
-      this.#dropExpired();
+      this.#deleteExpired();
       const current = requests.map(({ path }) => this.#statements.get.get(path) ?? undefined);
       const refused = requests.flatMap((request, i) => (request.allow(current[i]) ? [] : [i]));
       if (refused.length > 0) return { done: false, refused };
@@ -91,21 +92,21 @@ export class VersionStore {
     const s = this.#statements;
     const revision = s.insert.get(request.path, current?.revision ?? 0, request.value)?.revision ?? 0;
     if (request.value === null) s.remove.run(request.path);
-    else s.point.run(request.path, revision, request.expiresAt);
-    if (revision % COMPACT_EVERY === 0) this.#compactTo(revision - this.#keptChanges, COMPACT_AT_ONCE);
+    else s.upsertEntry.run(request.path, revision, request.expiresAt);
+    if (revision % COMPACTION_INTERVAL === 0) this.#compactTo(revision - this.#keptChanges, MAX_COMPACTED_REVISIONS);
     return revision;
   }
 
   get(path: string, at: number): StoredRow | undefined {
     if (at !== 0) return this.#listAt({ start: path, exact: true, accepts: () => true }, at).rows[0];
-    return this.#statements.getLiving.get(path, this.#now()) ?? undefined;
+    return this.#statements.getUnexpired.get(path, this.#now()) ?? undefined;
   }
 
   list(range: PathRange, at: number): { readonly rows: readonly StoredRow[]; readonly revision: number } {
     return at === 0 ? this.#listNow(range) : this.#listAt(range, at);
   }
 
-  /** At most `limit` changes after a revision; `scanned` is how far the log has been read. */
+  /** Returns at most `limit` changes after a revision; `scanned` is the last revision that was read. */
   changes(range: PathRange, after: number, limit: number): ChangeLog {
     return this.#inTransaction("read", () => {
       const newest = this.revision();
@@ -116,14 +117,14 @@ export class VersionStore {
     });
   }
 
-  /** Deletes what has outlived its time; true when something was. */
+  /** Deletes expired entries. Returns whether there were any. */
   expire(): boolean {
     if (this.#statements.expired.get(this.#now()) === null) return false;
     this.#setDurable(false);
-    return this.#inTransaction("begin", () => this.#dropExpired());
+    return this.#inTransaction("begin", () => this.#deleteExpired());
   }
 
-  /** Forgets what was replaced or deleted up to a revision. */
+  /** Deletes rows that were replaced, and deletions, up to a revision. */
   compact(revision: number): void {
     this.#setDurable(false);
     this.#inTransaction("begin", () => this.#compactTo(Math.min(revision, this.revision() - 1), Infinity));
@@ -136,7 +137,7 @@ export class VersionStore {
     });
   }
 
-  /** Today's entries with everything undone that happened since. */
+  /** Starts from the present entries and undoes all later changes. */
   #listAt(range: PathRange, at: number): { rows: readonly StoredRow[]; revision: number } {
     return this.#inTransaction("read", () => {
       const s = this.#statements;
@@ -154,24 +155,24 @@ export class VersionStore {
     });
   }
 
-  #dropExpired(): boolean {
+  #deleteExpired(): boolean {
     const s = this.#statements;
-    let dropped = false;
+    let isDeleted = false;
     for (const { path, revision } of s.allExpired.all(this.#now())) {
       s.insert.get(path, revision, null);
       s.remove.run(path);
-      dropped = true;
+      isDeleted = true;
     }
-    return dropped;
+    return isDeleted;
   }
 
-  #compactTo(target: number, atOnce: number): void {
+  #compactTo(target: number, maxRevisions: number): void {
     const from = this.compacted();
-    const to = Math.min(target, from + atOnce);
+    const to = Math.min(target, from + maxRevisions);
     if (to <= from) return;
     const s = this.#statements;
-    s.forgetReplaced.run(from, to);
-    s.forgetDeletions.run(from, to);
+    s.deleteReplaced.run(from, to);
+    s.deleteTombstones.run(from, to);
     s.setCompacted.run(to);
   }
 
@@ -195,7 +196,7 @@ export class VersionStore {
   }
 }
 
-const endOf = (range: PathRange): string => (range.exact ? `${range.start}\0` : range.start + AFTER_ALL);
+const endOf = (range: PathRange): string => (range.exact ? `${range.start}\0` : range.start + MAX_CODE_POINT);
 
 interface Statements {
   readonly begin: Statement<unknown, []>;
@@ -205,23 +206,23 @@ interface Statements {
   readonly revision: Statement<{ revision: number }, []>;
   readonly compacted: Statement<{ revision: number }, []>;
   readonly get: Statement<StoredRow, [string]>;
-  readonly getLiving: Statement<StoredRow, [string, number]>;
+  readonly getUnexpired: Statement<StoredRow, [string, number]>;
   readonly list: Statement<StoredRow, [string, string, number]>;
   readonly entries: Statement<{ path: string; revision: number }, [string, string]>;
   readonly version: Statement<StoredRow, [number]>;
   readonly undo: Statement<{ path: string; previous: number }, [number, string, string]>;
   readonly changes: Statement<Change, [number, string, string, number]>;
   readonly insert: Statement<{ revision: number }, [string, number, string | null]>;
-  readonly point: Statement<unknown, [string, number, number | null]>;
+  readonly upsertEntry: Statement<unknown, [string, number, number | null]>;
   readonly remove: Statement<unknown, [string]>;
   readonly expired: Statement<unknown, [number]>;
   readonly allExpired: Statement<{ path: string; revision: number }, [number]>;
-  readonly forgetReplaced: Statement<unknown, [number, number]>;
-  readonly forgetDeletions: Statement<unknown, [number, number]>;
+  readonly deleteReplaced: Statement<unknown, [number, number]>;
+  readonly deleteTombstones: Statement<unknown, [number, number]>;
   readonly setCompacted: Statement<unknown, [number]>;
 }
 
-/** Each is compiled when first used: a one-shot program pays for what it asks. */
+/** Each statement is compiled when it is first used, so that a short program compiles only what it needs. */
 function prepare(db: Database): Statements {
   const sql: Record<keyof Statements, string> = {
     begin: "BEGIN IMMEDIATE",
@@ -231,7 +232,7 @@ function prepare(db: Database): Statements {
     revision: "SELECT max(revision) AS revision FROM version",
     compacted: "SELECT revision FROM compaction",
     get: "SELECT v.path, v.value, v.revision FROM entry e JOIN version v USING (revision) WHERE e.path = ?",
-    getLiving: `SELECT v.path, v.value, v.revision FROM entry e JOIN version v USING (revision)
+    getUnexpired: `SELECT v.path, v.value, v.revision FROM entry e JOIN version v USING (revision)
       WHERE e.path = ? AND (e.expires IS NULL OR e.expires > ?)`,
     list: `SELECT v.path, v.value, v.revision FROM entry e CROSS JOIN version v USING (revision)
       WHERE e.path >= ? AND e.path < ? AND (e.expires IS NULL OR e.expires > ?) ORDER BY e.path`,
@@ -242,14 +243,14 @@ function prepare(db: Database): Statements {
       FROM version v LEFT JOIN version p ON p.revision = v.previous
       WHERE v.revision > ? AND v.path >= ? AND v.path < ? ORDER BY v.revision LIMIT ?`,
     insert: "INSERT INTO version (path, previous, value) VALUES (?, ?, ?) RETURNING revision",
-    point: `INSERT INTO entry (path, revision, expires) VALUES (?, ?, ?)
+    upsertEntry: `INSERT INTO entry (path, revision, expires) VALUES (?, ?, ?)
       ON CONFLICT (path) DO UPDATE SET revision = excluded.revision, expires = excluded.expires`,
     remove: "DELETE FROM entry WHERE path = ?",
     expired: "SELECT 1 FROM entry WHERE expires <= ? LIMIT 1",
     allExpired: "SELECT path, revision FROM entry WHERE expires <= ?",
-    forgetReplaced: `DELETE FROM version WHERE revision IN
+    deleteReplaced: `DELETE FROM version WHERE revision IN
       (SELECT previous FROM version WHERE revision > ? AND revision <= ? AND previous > 0)`,
-    forgetDeletions: "DELETE FROM version WHERE revision > ? AND revision <= ? AND value IS NULL",
+    deleteTombstones: "DELETE FROM version WHERE revision > ? AND revision <= ? AND value IS NULL",
     setCompacted: "UPDATE compaction SET revision = ?",
   };
   const statements: Partial<Record<keyof Statements, Statement>> = {};

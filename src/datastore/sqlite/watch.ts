@@ -1,5 +1,5 @@
-// One watch on the embedded datastore: a cursor in the change log, moved when its reader asks for more. A slow reader
-// costs nothing but its distance; when compaction overtakes it, it is told so.
+// Watches the SQLite datastore: keeps a position in the change log, which advances when the consumer requests the next
+// batch. Nothing is buffered for a slow consumer; if compaction passes its position, the watch throws `Compacted`.
 import type { StoredKey } from "../../model/index.ts";
 import type { PathRange } from "../codec.ts";
 import type { Stored, Watch, WatchEvent } from "../datastore.ts";
@@ -8,10 +8,10 @@ import type { CommitSignal } from "./commit-signal.ts";
 import type { Change, ChangeLog } from "./version-store.ts";
 
 const BATCH = 1000;
-/** Without matching changes, the reader still hears so often how far the log has moved. */
+/** A bookmark is emitted after this many revisions without a matching change. */
 const BOOKMARK_EVERY = 1000;
 
-/** At most so many changes after a revision. */
+/** Reads at most `limit` changes after a revision. */
 export type ReadLog = (after: number, limit: number) => Promise<ChangeLog>;
 
 export class SqliteWatch<K extends StoredKey> implements Watch<K> {
@@ -19,9 +19,9 @@ export class SqliteWatch<K extends StoredKey> implements Watch<K> {
   readonly #range: PathRange;
   readonly #unsubscribe: () => void;
   #cursor: number;
-  #told: number;
+  #emittedRevision: number;
   #initial: readonly Stored<K>[] | undefined;
-  #fresh = true;
+  #hasUnreadChanges = true;
   #ended = false;
   #resume: (() => void) | undefined;
 
@@ -36,7 +36,7 @@ export class SqliteWatch<K extends StoredKey> implements Watch<K> {
     this.#readLog = options.read;
     this.#range = options.range;
     this.#cursor = options.after;
-    this.#told = options.after;
+    this.#emittedRevision = options.after;
     this.#initial = options.initial;
     const unsubscribe = options.commits.subscribe(() => this.#wake());
     const onAbort = () => this.#end();
@@ -58,7 +58,7 @@ export class SqliteWatch<K extends StoredKey> implements Watch<K> {
         else await this.#wait();
       }
     } catch (error) {
-      if (!this.#ended) throw error; // an aborted read is the end that was asked for
+      if (!this.#ended) throw error; // the watch was ended, which aborted the read
     } finally {
       this.#end();
     }
@@ -69,26 +69,26 @@ export class SqliteWatch<K extends StoredKey> implements Watch<K> {
   }
 
   async #read(): Promise<WatchEvent<K>[]> {
-    this.#fresh = false; // a commit from here on sets it again
+    this.#hasUnreadChanges = false; // set again by a commit during the read
     const { changes, scanned } = await this.#readLog(this.#cursor, BATCH);
     this.#cursor = scanned;
-    if (changes.length === BATCH) this.#fresh = true;
+    if (changes.length === BATCH) this.#hasUnreadChanges = true;
     const events = changes.flatMap((change) => changeEvent<K>(this.#range, changeOf(change)) ?? []);
-    if (events.length === 0 && scanned - this.#told >= BOOKMARK_EVERY)
+    if (events.length === 0 && scanned - this.#emittedRevision >= BOOKMARK_EVERY)
       events.push({ type: "bookmark", revision: String(scanned) });
-    if (events.length > 0) this.#told = scanned;
+    if (events.length > 0) this.#emittedRevision = scanned;
     return events;
   }
 
   #wait(): Promise<void> {
-    if (this.#fresh || this.#ended) return Promise.resolve();
+    if (this.#hasUnreadChanges || this.#ended) return Promise.resolve();
     return new Promise((resolve) => {
       this.#resume = resolve;
     });
   }
 
   #wake(): void {
-    this.#fresh = true;
+    this.#hasUnreadChanges = true;
     this.#resume?.();
     this.#resume = undefined;
   }

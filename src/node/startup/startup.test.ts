@@ -3,7 +3,7 @@ import { expect, test } from "bun:test";
 import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { Client, mayRecord, openDatastore, recordVersion, releaseVersion } from "../../datastore/index.ts";
+import { Client, mayRecordVersion, openDatastore, recordVersion, releaseVersion } from "../../datastore/index.ts";
 import { VERSION_ANNOTATION } from "../../lib/process/build.ts";
 import { silentLogger } from "../../lib/log/log.ts";
 import type { KindName, Resource } from "../../model/index.ts";
@@ -112,7 +112,7 @@ test("NB-045 the cluster type is merged word by word, the cluster GUID is kept, 
   }
   expect(releaseVersion("v3.30.1")).toBe("v3.30.1");
   expect(releaseVersion("v0.1.0")).toBeUndefined();
-  expect([undefined, "v1.2.0", "v3.30.1"].map(mayRecord)).toEqual([true, true, false]);
+  expect([undefined, "v1.2.0", "v3.30.1"].map(mayRecordVersion)).toEqual([true, true, false]);
 });
 
 test("NB-046 FelixConfigurations are created, and only missing fields are added", async () => {

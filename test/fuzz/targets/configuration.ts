@@ -68,7 +68,7 @@ function readKubeconfig(input: Uint8Array): boolean {
     return true;
   } catch (error) {
     // Other errors name contexts, clusters and users, whatever their names are.
-    if (error instanceof Error && error.message.includes("is no YAML"))
+    if (error instanceof Error && error.message.includes("is not valid YAML"))
       require(!error.message.includes(SECRET), `the error shows a secret: ${error.message}`);
     throw error;
   }

@@ -67,7 +67,7 @@ async function openApi(): Promise<KubeApi> {
     server: new URL(`http://127.0.0.1:${port}`),
     tls: { rejectUnauthorized: true },
     credentials: async () => ({}),
-    forget: () => {},
+    clearCache: () => {},
   };
   return new KubeApi(access, { timeoutMs: EXCHANGE_MS, watchIdleMs: EXCHANGE_MS, qps: 1e9, burst: 1e9 });
 }
