@@ -44,7 +44,7 @@ export async function openSource(options: {
   readonly loaded: Loaded;
   readonly env: Environment;
   readonly log: Logger;
-  readonly giveUpMs?: number;
+  readonly firstConnectionTimeoutMs?: number;
   /** Set if host traffic may be encrypted, which can prevent the connection to Typha. */
   readonly wireguard?: Pick<WireguardStart, "chooseTyphas" | "removeEncryption">;
 }): Promise<Source> {
@@ -55,7 +55,7 @@ export async function openSource(options: {
   const typha = typhaSettings(config);
   if (typha !== undefined) {
     const syncer = await createTyphaSyncer({
-      giveUpMs: options.giveUpMs ?? FIRST_CONNECTION_TIMEOUT_MS,
+      firstConnectionTimeoutMs: options.firstConnectionTimeoutMs ?? FIRST_CONNECTION_TIMEOUT_MS,
       choose: wireguard === undefined ? undefined : (servers) => wireguard.chooseTyphas(servers),
       settings: typha,
       syncer: "felix",

@@ -123,7 +123,7 @@ test("FC-020 fails if Typha is unreachable until the timeout, and removes WireGu
     hostname: "me",
     log: silentLogger,
     env: {},
-    giveUpMs: 150,
+    firstConnectionTimeoutMs: 150,
   });
   const controller = new AbortController();
   const nothing = { onStatus: () => {}, onUpdates: () => {} };

@@ -31,7 +31,7 @@ export async function openNodeSyncer(
       version: BUILD.version,
       log,
       env,
-      onlyOwn: true,
+      onlyOwnHost: true,
     });
   return createSyncer(syncer, store, { hostname: node, usePodCidr, log: log.with({ syncer }) });
 }

@@ -1,6 +1,6 @@
-// A syncer whose source is a Typha. Loses no update and invents none: what a server says between `begin` and `end` counts
-// only when it is complete, and after a reconnection the difference to what was known is told, nothing else. Between two
-// connections everything known stays as it was.
+// Implements a syncer that receives its updates from Typha. Updates between `begin` and `end` are applied only when the
+// group is complete. After a reconnection, only the differences to the previous state are emitted; until then the state
+// does not change.
 import { connect as connectPlain, isIP, type Socket } from "node:net";
 import { connect as connectTls, type TLSSocket } from "node:tls";
 import {
@@ -35,21 +35,21 @@ import { loadContext, peerFault, type TlsSettings } from "./tls.ts";
 export interface TyphaClientOptions {
   readonly syncer: SyncerName;
   readonly hostname: string;
-  /** Who we are, for the server's log. */
+  /** Description of this client, for the server's log. */
   readonly info?: string;
   readonly version?: string;
   readonly find: (refresh: boolean) => Promise<readonly TyphaAddress[]>;
   readonly tls?: TlsSettings;
   readonly readTimeoutMs?: number;
-  /** How long the server may leave unread what we say. */
+  /** Limit of the time in which the server does not read from the connection. */
   readonly writeTimeoutMs?: number;
   readonly dialTimeoutMs?: number;
   readonly retryMs?: number;
   readonly log?: Logger;
-  /** How long the first connection may take; for ever unless told. */
-  readonly giveUpMs?: number;
-  /** Keys this consumer has no use for are not passed on. */
-  readonly wants?: (key: Key) => boolean;
+  /** Timeout of the first connection; by default none. */
+  readonly firstConnectionTimeoutMs?: number;
+  /** Keys for which it returns false are not passed on. */
+  readonly accepts?: (key: Key) => boolean;
   readonly env?: Readonly<Record<string, string | undefined>>;
 }
 
@@ -59,7 +59,7 @@ const DIAL_TIMEOUT_MS = 10_000;
 const RETRY_MS = 100;
 const PAUSE_MS = 1_000;
 const MAX_HELLO_FRAME = 4096;
-/** All servers are alike, so failures of any of them are counted under one name. */
+/** All servers have the same data, so failures of any of them are recorded under one name. */
 const SERVER = "Typha";
 
 export class TyphaSyncer implements Syncer {
@@ -86,15 +86,15 @@ export class TyphaSyncer implements Syncer {
 
   async #follow(buffer: DedupeBuffer, signal: AbortSignal): Promise<void> {
     const tracker = new AttemptTracker(this.#options.find);
-    const { giveUpMs = Number.POSITIVE_INFINITY } = this.#options;
-    let giveUpAt = performance.now() + giveUpMs;
-    for (let hasSynced = false; !signal.aborted; giveUpAt = Number.POSITIVE_INFINITY) {
-      const session = await this.#connect(tracker, buffer, hasSynced, giveUpAt, signal);
+    const { firstConnectionTimeoutMs = Number.POSITIVE_INFINITY } = this.#options;
+    let deadlineMs = performance.now() + firstConnectionTimeoutMs;
+    for (let hasSynced = false; !signal.aborted; deadlineMs = Number.POSITIVE_INFINITY) {
+      const session = await this.#connect(tracker, buffer, hasSynced, deadlineMs, signal);
       if (session === undefined) return;
       void session.inSync.then(() => this.#outages.recordSuccess(SERVER));
       const { reason, silentMs } = await session.finished;
       hasSynced ||= session.hasSynced;
-      tracker.left(session.address);
+      tracker.markTried(session.address);
       if (signal.aborted) return;
       this.#log.warn("connection to Typha lost", { address: session.address, reason });
       this.#outages.recordFailure(SERVER, new Unavailable(session.address, reason, { silentMs }));
@@ -103,12 +103,12 @@ export class TyphaSyncer implements Syncer {
     }
   }
 
-  /** Tries until a server answers; undefined when the signal aborts first. */
+  /** Tries until a server answers. Returns undefined if the signal aborts first. */
   async #connect(
     tracker: AttemptTracker,
     buffer: DedupeBuffer,
     holdsSnapshot: boolean,
-    giveUpAt: number,
+    deadlineMs: number,
     signal: AbortSignal,
   ): Promise<Session | undefined> {
     for (let attempt = 0; !signal.aborted; attempt++) {
@@ -124,9 +124,9 @@ export class TyphaSyncer implements Syncer {
         const where = address === undefined ? undefined : addressText(address);
         this.#log.warn("cannot connect to Typha", { address: where, error });
         this.#outages.recordFailure(SERVER, new Unavailable(where ?? SERVER, describeError(error), { cause: error }));
-        if (performance.now() >= giveUpAt)
+        if (performance.now() >= deadlineMs)
           throw new TyphaUnreachable(
-            `no Typha could be reached; the last try${where === undefined ? "" : ` of ${where}`}`,
+            `no Typha server can be reached; last attempt${where === undefined ? "" : `: ${where}`}`,
             {
               cause: error,
             },
@@ -146,12 +146,12 @@ interface SessionEnd {
   readonly silentMs: number;
 }
 
-/** One connection, from dialling to its end. */
+/** One connection to a server. */
 class Session {
   readonly address: string;
-  /** Resolves when the server has accepted us. */
+  /** Resolves when the server has accepted the client. */
   readonly ready: Promise<void>;
-  /** Resolves when everything that the server has was received. */
+  /** Resolves when the server's whole state has been received. */
   readonly inSync: Promise<void>;
   readonly finished: Promise<SessionEnd>;
   hasSynced: boolean;
@@ -163,7 +163,7 @@ class Session {
   readonly #end = Promise.withResolvers<SessionEnd>();
   readonly #inSync = Promise.withResolvers<void>();
   #receivedAtMs = performance.now();
-  readonly #held: Decoded[] = [];
+  readonly #pendingGroup: Decoded[] = [];
   readonly #signal: AbortSignal;
   readonly #onAbort = () => this.#close("stopped");
   #phase: "dialling" | "hello" | "streaming" | "closed" = "dialling";
@@ -203,7 +203,7 @@ class Session {
   }
 
   #dialTls({ host, port }: TyphaAddress, tls: TlsSettings): Socket {
-    // The chain is proved as always; whose name must be in the certificate is configured, not the address.
+    // The chain is verified as usual. The name in the certificate must be the configured one, not the address.
     const name = isIP(host) === 0 ? { servername: host } : {};
     const context = loadContext(tls, this.#options.env);
     const socket: TLSSocket = connectTls(
@@ -211,7 +211,7 @@ class Session {
       () => {
         const fault = socket.authorized ? peerFault(socket.getPeerCertificate(), tls) : "no valid certificate";
         if (fault === undefined) this.#greet();
-        else this.#close(`the server is not Typha: ${fault}`);
+        else this.#close(`the server's certificate is not Typha's: ${fault}`);
       },
     );
     return socket;
@@ -251,7 +251,7 @@ class Session {
     if (type === FRAME.goodbye) {
       const { reason } = parseJson(payload);
       this.#goodbye = typeof reason === "string" ? reason : "";
-      return this.#close("the server said goodbye");
+      return this.#close("the server ended the connection");
     }
     if (this.#phase === "hello") {
       if (type !== FRAME.serverHello) throw new ProtocolError(`message ${type} before hello`);
@@ -280,7 +280,8 @@ class Session {
   }
 
   #onHello({ version, syncer }: Readonly<Record<string, unknown>>): void {
-    if (version !== PROTOCOL_VERSION) throw new ProtocolError(`the server speaks version ${JSON.stringify(version)}`);
+    if (version !== PROTOCOL_VERSION)
+      throw new ProtocolError(`the server uses protocol version ${JSON.stringify(version)}, want ${PROTOCOL_VERSION}`);
     if (syncer !== this.#options.syncer)
       throw new ProtocolError(`the server offers ${JSON.stringify(syncer)}, want ${this.#options.syncer}`);
     this.#phase = "streaming";
@@ -289,42 +290,42 @@ class Session {
   }
 
   #take(records: Buffer): void {
-    const { wants, log } = this.#options;
+    const { accepts, log } = this.#options;
     const decoded = decodeRecords(records, {
-      wants,
+      accepts,
       onUnknown: (path) => log?.debug("unknown key from Typha", { path }),
       onUnreadable: (path, reason) => this.#buffer.onUnreadable(path, reason),
     });
-    // The very first snapshot has nothing to disturb; any later group counts whole or not at all.
-    if (this.#inGroup && this.#holds) this.#held.push(decoded);
+    // The first snapshot is applied in parts, because there is no earlier state. Later groups are applied as a whole.
+    if (this.#inGroup && this.#holds) this.#pendingGroup.push(decoded);
     else this.#buffer.onUpdates(decoded.updates, decoded.paths);
   }
 
   #commit(status: SyncStatus): void {
-    for (const { updates, paths } of this.#held.splice(0)) this.#buffer.onUpdates(updates, paths);
+    for (const { updates, paths } of this.#pendingGroup.splice(0)) this.#buffer.onUpdates(updates, paths);
     this.#holds = true;
     if (status === "in-sync") {
       this.hasSynced = true;
       this.#inSync.resolve();
     }
-    // Updates may flow once there is a server, ready or not: to consumers that is a resync in progress.
-    const shown = status === "wait-for-ready" ? "resync" : status;
-    if (shown !== this.#status) this.#buffer.onStatus((this.#status = shown));
+    // Updates may arrive before the server is ready: for consumers this is a resync in progress.
+    const emitted = status === "wait-for-ready" ? "resync" : status;
+    if (emitted !== this.#status) this.#buffer.onStatus((this.#status = emitted));
   }
 
   #pong(payload: Buffer): void {
     const { time } = parseJson(payload);
-    if (this.#socket.writableNeedDrain) return; // a server that does not read our pongs will not miss one
+    if (this.#socket.writableNeedDrain) return; // a server that does not read needs no further pong
     if (this.#socket.write(jsonFrame(FRAME.pong, { time }))) return;
     const limitMs = this.#options.writeTimeoutMs ?? WRITE_TIMEOUT_MS;
     const deadline = setTimeout(() => this.#close("the server does not read"), limitMs);
     for (const event of ["drain", "close"]) this.#socket.once(event, () => clearTimeout(deadline));
   }
 
-  /** Something must come within this time. */
-  #expect(ms: number, otherwise: string): void {
+  /** Closes the connection with `reason` unless this is called again within the time. */
+  #expect(ms: number, reason: string): void {
     clearTimeout(this.#timer);
-    if (this.#isOpen()) this.#timer = setTimeout(() => this.#close(otherwise), ms);
+    if (this.#isOpen()) this.#timer = setTimeout(() => this.#close(reason), ms);
   }
 
   #isOpen(): boolean {
@@ -339,7 +340,7 @@ class Session {
     this.#socket.destroy();
     const why = this.#goodbye === "" ? reason : this.#goodbye;
     this.#accept.reject(new ProtocolError(why));
-    this.#accept.promise.catch(() => {}); // whoever waits has heard; nobody else need
+    this.#accept.promise.catch(() => {}); // avoids an unhandled rejection if nothing awaits `ready`
     this.#end.resolve({ reason: why, silentMs: performance.now() - this.#receivedAtMs });
   }
 }

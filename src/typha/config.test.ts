@@ -3,7 +3,7 @@ import { silentLogger } from "../lib/log/log.ts";
 import { resolveConfig, TyphaConfigError } from "./config.ts";
 import { fairShare, rebalance } from "./rebalance.ts";
 
-test("TC-T01 the environment wins over the file, the file over what is usual", () => {
+test("TC-T01 the environment has precedence over the file, and the file over defaults", () => {
   const file = "[global]\nServerPort = 1\n# comment\nServerHost: here\n[other]\nHealthPort=2\nHealthPort=3\n";
   const { config, warnings } = resolveConfig(
     { TYPHA_SERVERPORT: "4", Typha_HealthEnabled: "yes", TYPHA_UNKNOWN: "x" },
@@ -15,7 +15,7 @@ test("TC-T01 the environment wins over the file, the file over what is usual", (
     SnapshotCacheMaxBatchSize: 100,
     ServerPongTimeoutSecs: 60_000,
   });
-  expect(warnings).toEqual(["HealthPort is set twice in the configuration file; taking the last"]);
+  expect(warnings).toEqual(["HealthPort is set twice in the configuration file; using the last value"]);
 });
 
 const values: readonly { name: string; text: string; want: unknown; fault?: RegExp }[] = [
@@ -34,8 +34,8 @@ const values: readonly { name: string; text: string; want: unknown; fault?: RegE
   { name: "LogSeverityScreen", text: "debug", want: "DEBUG" },
   { name: "LogSeverityScreen", text: "loud", want: "INFO", fault: /want one of/ },
   { name: "EtcdEndpoints", text: "http://a:1, http://b:2", want: ["http://a:1", "http://b:2"] },
-  { name: "EtcdEndpoints", text: "http://a:1,https://b:2", want: [], fault: /one scheme/ },
-  { name: "EtcdEndpoints", text: "http://a:1/path", want: [], fault: /nothing more/ },
+  { name: "EtcdEndpoints", text: "http://a:1,https://b:2", want: [], fault: /the same scheme/ },
+  { name: "EtcdEndpoints", text: "http://a:1/path", want: [], fault: /without path or user/ },
   { name: "EtcdKeyFile", text: "/not/there", want: "", fault: /no such file/ },
   { name: "ServerHost", text: "None", want: "" },
 ];
@@ -47,7 +47,7 @@ for (const { name, text, want, fault } of values)
     else expect(warnings.join()).toMatch(fault);
   });
 
-test("TC-T01 a bad datastore type stops the program, a broken file too", () => {
+test("TC-T01 an invalid datastore type or file stops the program", () => {
   expect(() => resolveConfig({ TYPHA_DATASTORETYPE: "zookeeper" })).toThrow(TyphaConfigError);
   expect(() => resolveConfig({}, "ServerPort 1")).toThrow("line 1: want name = value");
   expect(resolveConfig({ TYPHA_SERVERHOST: "" }, "").config.ServerHost).toBe("");
@@ -66,7 +66,7 @@ for (const { typhas, nodes, want } of shares)
   test(`TC-T21 ${nodes} nodes on ${typhas} servers: at most ${want} connections each`, () =>
     expect(fairShare({ typhas, nodes, pipelines: 4 }, limits)).toBe(want));
 
-test("TC-T21 the share is asked for again and again, passed on when it changes, and lifted when unknown", async () => {
+test("TC-T21 the limit is computed periodically, applied when it changes, and the upper limit after an error", async () => {
   const aborter = new AbortController();
   const answers = [3, 3, new Error("no API server"), 2];
   const applied: number[] = [];

@@ -1,22 +1,22 @@
-// Typha's settings: each declared once, read from TYPHA_<NAME> in the environment, else from an INI file, else as usual.
-// A value that makes no sense is told and the usual one taken, except where going on would be worse than stopping.
+// Declares Typha's settings, and reads them from TYPHA_<NAME> in the environment, or else from an INI file. An invalid
+// value is reported and replaced by the default, except for vital settings, where it stops the program.
 import { existsSync, readFileSync } from "node:fs";
 
 type Parse<T> = (text: string) => T;
 interface Parameter<T> {
-  readonly usual: T;
-  /** What `none` stands for; absent: it may not be said. */
+  readonly defaultValue: T;
+  /** The value for the text `none`; undefined = `none` is invalid. */
   readonly none?: T;
   readonly parse: Parse<T>;
-  /** A bad value stops the program. */
+  /** An invalid value stops the program. */
   readonly isVital?: boolean;
 }
 
 class BadValue extends Error {}
 
-const text = (usual = ""): Parameter<string> => ({ usual, none: "", parse: (value) => value });
-const flag = (usual: boolean): Parameter<boolean> => ({
-  usual,
+const text = (defaultValue = ""): Parameter<string> => ({ defaultValue, none: "", parse: (value) => value });
+const flag = (defaultValue: boolean): Parameter<boolean> => ({
+  defaultValue,
   none: false,
   parse: (value) => {
     if (/^(true|1|yes|y|t)$/i.test(value)) return true;
@@ -24,8 +24,8 @@ const flag = (usual: boolean): Parameter<boolean> => ({
     throw new BadValue("want true or false");
   },
 });
-const integer = (usual: number, least = -2147483648): Parameter<number> => ({
-  usual,
+const integer = (defaultValue: number, least = -2147483648): Parameter<number> => ({
+  defaultValue,
   ...(least <= 0 && { none: 0 }),
   parse: (value) => {
     const number = /^[+-]?(0x[0-9a-f]+|0o?[0-7]+|0b[01]+|\d+)$/i.test(value)
@@ -36,10 +36,10 @@ const integer = (usual: number, least = -2147483648): Parameter<number> => ({
     return number;
   },
 });
-const port = (usual: number): Parameter<number> => ({ ...integer(usual, 0), none: 0 });
-/** Kept in milliseconds. */
-const seconds = (usual: number): Parameter<number> => ({
-  usual: usual * 1000,
+const port = (defaultValue: number): Parameter<number> => ({ ...integer(defaultValue, 0), none: 0 });
+/** A number of seconds; the value is in milliseconds. */
+const seconds = (defaultValue: number): Parameter<number> => ({
+  defaultValue: defaultValue * 1000,
   none: 0,
   parse: (value) => {
     const number = value.trim() === "" ? Number.NaN : Number(value);
@@ -47,8 +47,8 @@ const seconds = (usual: number): Parameter<number> => ({
     return number * 1000;
   },
 });
-const oneOf = <T extends string>(usual: T, choices: readonly T[], none?: T): Parameter<T> => ({
-  usual,
+const oneOf = <T extends string>(defaultValue: T, choices: readonly T[], none?: T): Parameter<T> => ({
+  defaultValue,
   ...(none !== undefined && { none }),
   parse: (value) => {
     const found = choices.find((choice) => choice.toLowerCase() === value.toLowerCase());
@@ -57,7 +57,7 @@ const oneOf = <T extends string>(usual: T, choices: readonly T[], none?: T): Par
   },
 });
 const file = (): Parameter<string> => ({
-  usual: "",
+  defaultValue: "",
   none: "",
   parse: (value) => {
     if (!existsSync(value)) throw new BadValue("there is no such file");
@@ -65,7 +65,7 @@ const file = (): Parameter<string> => ({
   },
 });
 const endpoints = (): Parameter<readonly string[]> => ({
-  usual: [],
+  defaultValue: [],
   none: [],
   parse: (value) => {
     const urls = value
@@ -76,9 +76,10 @@ const endpoints = (): Parameter<readonly string[]> => ({
       const parsed = URL.canParse(url) ? new URL(url) : undefined;
       const isBare = parsed?.pathname === "/" && parsed.search === "" && parsed.username === "";
       if (!isBare || !["http:", "https:"].includes(parsed.protocol))
-        throw new BadValue(`${url}: want http://host:port or https://host:port and nothing more`);
+        throw new BadValue(`${url}: want http://host:port or https://host:port, without path or user`);
     }
-    if (new Set(urls.map((url) => new URL(url).protocol)).size > 1) throw new BadValue("want one scheme for all");
+    if (new Set(urls.map((url) => new URL(url).protocol)).size > 1)
+      throw new BadValue("want the same scheme for all endpoints");
     return urls;
   },
 });
@@ -154,7 +155,7 @@ export class TyphaConfigError extends Error {
 
 export interface LoadedConfig {
   readonly config: TyphaConfig;
-  /** One sentence for each value that was not taken. */
+  /** One message for each invalid value. */
   readonly warnings: readonly string[];
 }
 
@@ -173,7 +174,7 @@ export function resolveConfig(env: Readonly<Record<string, string | undefined>>,
 }
 
 function valueFor(name: string, parameter: Parameter<unknown>, given: string | undefined, warnings: string[]): unknown {
-  if (given === undefined || given === "") return parameter.usual;
+  if (given === undefined || given === "") return parameter.defaultValue;
   try {
     if (given.toLowerCase() === "none") {
       if (!("none" in parameter)) throw new BadValue("cannot be none");
@@ -182,14 +183,14 @@ function valueFor(name: string, parameter: Parameter<unknown>, given: string | u
     return parameter.parse(given);
   } catch (error) {
     if (!(error instanceof BadValue)) throw error;
-    const sentence = `${name}=${JSON.stringify(given)}: ${error.message}`;
-    if (parameter.isVital === true) throw new TyphaConfigError(sentence);
-    warnings.push(`${sentence}; taking ${JSON.stringify(parameter.usual)}`);
-    return parameter.usual;
+    const message = `${name}=${JSON.stringify(given)}: ${error.message}`;
+    if (parameter.isVital === true) throw new TyphaConfigError(message);
+    warnings.push(`${message}; using ${JSON.stringify(parameter.defaultValue)}`);
+    return parameter.defaultValue;
   }
 }
 
-/** A missing file is an empty one. */
+/** Returns "" for a missing file. */
 export function readConfigFile(path: string): string {
   try {
     return readFileSync(path, "utf8");
@@ -207,7 +208,7 @@ function parseIni(fileText: string, warnings: string[]): Map<string, string> {
     const [, name, value] = /^([^=:]+?)\s*[=:]\s*(.*)$/.exec(line) ?? [];
     if (name === undefined || value === undefined)
       throw new TyphaConfigError(`configuration file, line ${i + 1}: want name = value`);
-    if (values.has(name)) warnings.push(`${name} is set twice in the configuration file; taking the last`);
+    if (values.has(name)) warnings.push(`${name} is set twice in the configuration file; using the last value`);
     values.set(name, value);
   }
   return values;

@@ -1,4 +1,4 @@
-// The way a program takes to Typha when its settings name one: finding the servers and following them.
+// Creates the syncer of a program that uses Typha: finds the servers and connects to them.
 import {
   chooseDatastore,
   configFromEnvironment,
@@ -21,12 +21,12 @@ export interface TyphaConnectOptions {
   readonly version?: string;
   readonly log: Logger;
   readonly env: Readonly<Record<string, string | undefined>>;
-  /** Leaves out servers that cannot be reached; never asked for an empty list. */
+  /** Removes servers that cannot be reached. Never called with an empty list. */
   readonly choose?: (found: readonly TyphaAddress[]) => Promise<readonly TyphaAddress[]>;
-  /** How long the first connection may take before `TyphaUnreachable` is thrown; for ever unless told. */
-  readonly giveUpMs?: number;
-  /** As `createSyncer` does: `bgp` follows this host's block affinities only, `tunnel-ip-allocation` its Node only. */
-  readonly onlyOwn?: boolean;
+  /** Timeout of the first connection, after which `TyphaUnreachable` is thrown; by default none. */
+  readonly firstConnectionTimeoutMs?: number;
+  /** As in `createSyncer`: `bgp` receives only this host's block affinities, `tunnel-ip-allocation` only its Node. */
+  readonly onlyOwnHost?: boolean;
 }
 
 export async function createTyphaSyncer(options: TyphaConnectOptions): Promise<Syncer> {
@@ -40,7 +40,7 @@ export async function createTyphaSyncer(options: TyphaConnectOptions): Promise<S
       const found = await find();
       return choose === undefined || found.length === 0 ? found : choose(found);
     },
-    ...(options.onlyOwn === true && { wants: (key: Key) => isOwn(syncer, hostname, key) }),
+    ...(options.onlyOwnHost === true && { accepts: (key: Key) => isOwn(syncer, hostname, key) }),
   });
 }
 

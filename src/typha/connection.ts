@@ -1,9 +1,10 @@
-// One client of the server. First the snapshot, leaf by leaf, then crumbs as they come; a client that fell behind the
-// kept crumbs is brought up by what changed since. All is written at the pace the client reads, nothing is queued for it.
+// Serves one client: sends the snapshot, leaf by leaf, then each new crumb. If the crumbs after a slow client's position
+// are no longer kept, sends all entries that changed since. Data is written only as fast as the client reads; nothing is
+// queued for it.
 //
-// A snapshot is walked while the state goes on changing, and its frames may be a little old. So the walk remembers the
-// oldest state it has told anything of, tells all changes since, and the crumb that ends it makes everything true at
-// once: a client acts on whole groups only (see docs/typha-protocol.md).
+// The state changes while a snapshot is sent, and its frames may be slightly out of date. The server therefore records the
+// oldest sequence number that it has sent, then sends all changes since, and ends the group. A client applies whole groups
+// only, so it never sees an inconsistent state (docs/typha-protocol.md).
 import type { Socket } from "node:net";
 import type { SyncerName } from "../datastore/index.ts";
 import type { Logger } from "../lib/log/log.ts";
@@ -50,13 +51,13 @@ export interface ConnectionOptions {
   readonly observer: ConnectionObserver;
   readonly log: Logger;
   readonly serverVersion: string;
-  /** Most records in one catch-up frame. */
+  /** Maximum number of records per catch-up frame. */
   readonly maxRecords: number;
   readonly now?: () => number;
 }
 
 const BEGIN = frameBytes(FRAME.begin, Buffer.alloc(0));
-/** Crumbs are joined into one write up to about this much. */
+/** Crumbs are joined into one write up to about this size. */
 const WRITE_SIZE = 64 << 10;
 
 export class Connection {
@@ -71,7 +72,7 @@ export class Connection {
   #cache: SnapshotCache | undefined;
   #compress = false;
   #unsubscribe: () => void = () => {};
-  /** The client has everything up to here. */
+  /** The client has all changes up to this sequence number. */
   #sequence = 0;
   #sequenceTime = 0;
   #isPumping = false;
@@ -107,7 +108,7 @@ export class Connection {
     return this.#phase === "closed";
   }
 
-  /** Says why, as far as the client listens, and ends it. */
+  /** Closes the connection, after sending the reason if the client reads. */
   close(reason: string): void {
     if (this.#phase === "closed") return;
     const wasOpen = !this.#socket.destroyed;
@@ -115,7 +116,7 @@ export class Connection {
     this.#closeReason = reason;
     this.#unsubscribe();
     for (const timer of this.#timers) clearTimeout(timer);
-    // A client that reads gets the reason; one that does not must not keep the connection.
+    // A client that does not read must not keep the connection open.
     if (wasOpen && this.#socket.writableLength === 0) this.#socket.end(jsonFrame(FRAME.goodbye, { reason }));
     if (wasOpen) setTimeout(() => this.#socket.destroy(), this.#socket.writableLength === 0 ? 1000 : 0).unref();
     this.#resume();
@@ -129,7 +130,7 @@ export class Connection {
       if (this.#phase === "preface") {
         const preface = this.#reader.take(PREFACE.length);
         if (preface === undefined) return;
-        if (!preface.equals(PREFACE)) throw new ProtocolError("the client speaks another protocol");
+        if (!preface.equals(PREFACE)) throw new ProtocolError("the client uses another protocol");
         this.#phase = "hello";
       }
       for (let frame = this.#reader.next(); frame !== undefined; frame = this.#reader.next()) {
@@ -141,7 +142,7 @@ export class Connection {
       }
     } catch (error) {
       if (!(error instanceof ProtocolError)) throw error;
-      this.#options.log.info("client refused", { connection: this.id, reason: error.message });
+      this.#options.log.info("rejected a client", { connection: this.id, reason: error.message });
       this.close(error.message);
     }
   }
@@ -149,7 +150,7 @@ export class Connection {
   #onHello(message: Readonly<Record<string, unknown>>): void {
     const hello = checkHello(message);
     const cache = this.#options.caches.get(hello.syncer);
-    if (cache === undefined) throw new ProtocolError(`no pipeline ${hello.syncer} here`);
+    if (cache === undefined) throw new ProtocolError(`this server does not serve the syncer ${hello.syncer}`);
     const features = FEATURES.filter((feature) => hello.features.includes(feature));
     this.#hello = hello;
     this.#cache = cache;
@@ -170,7 +171,7 @@ export class Connection {
     try {
       await this.#sendSnapshot(cache);
     } catch (error) {
-      this.#options.log.error("snapshot failed", { connection: this.id, error });
+      this.#options.log.error("sending the snapshot failed", { connection: this.id, error });
       this.close("internal error");
     }
     if (this.isClosed) return;
@@ -194,20 +195,20 @@ export class Connection {
     await this.#endGroup(cache, oldest);
   }
 
-  /** Tells every change after a sequence number, then that all since `begin` is one state. */
+  /** Sends every change after a sequence number, then ends the group that `begin` started. */
   async #endGroup(cache: SnapshotCache, after: number): Promise<void> {
     let from = after;
     while (!this.isClosed) {
       const crumbs = cache.crumbsAfter(from);
       if (crumbs !== undefined) {
-        // Nothing newer than this head has been told, so with these crumbs it is told exactly.
+        // Nothing newer than this head has been sent, so after these crumbs the client has exactly the head's state.
         const { head } = cache;
         for (const crumb of crumbs) await this.#write(crumb.frame.bytes(this.#compress), crumb.changes.length);
         this.#sequence = head.sequence;
         this.#sequenceTime = head.time;
         return this.#write(cache.endFrame(head), 0);
       }
-      if (!cache.remembers(from)) return this.close("fell too far behind");
+      if (!cache.hasDeletionsAfter(from)) return this.close("fell too far behind");
       const to = cache.head.sequence;
       await this.#sendMany(cache, cache.deletionsAfter(from));
       let path = "";
@@ -233,7 +234,7 @@ export class Connection {
     }
   }
 
-  /** Sends crumbs as long as the socket takes them; `drain` or the next crumb goes on from there. */
+  /** Sends crumbs until the socket's buffer is full; `drain` or the next crumb continues. */
   #pump(): void {
     const cache = this.#cache;
     if (this.#isPumping || this.#phase !== "streaming" || cache === undefined) return;
@@ -284,7 +285,7 @@ export class Connection {
     }
   }
 
-  /** Resolves when the socket will take more; closes when it takes nothing for too long. */
+  /** Resolves when the socket accepts more data. Closes the connection if that takes longer than `writeMs`. */
   async #write(bytes: Buffer, records: number): Promise<void> {
     if (this.#phase === "closed") return;
     const started = performance.now();
@@ -313,7 +314,7 @@ export class Connection {
   }
 
   #ping(): void {
-    // Behind a full socket a ping would only wait; a client that does not read is found by its missing pongs.
+    // If the buffer is full, a ping would only be queued; a client that does not read is detected by its missing pongs.
     if (!this.#socket.writableNeedDrain) this.#socket.write(jsonFrame(FRAME.ping, { time: this.#now() }));
   }
 
@@ -324,7 +325,7 @@ export class Connection {
   }
 
   #checkAlive(): void {
-    if (this.#now() - this.#pongAt > this.#options.timings.pongMs) return this.close("no sign of life");
+    if (this.#now() - this.#pongAt > this.#options.timings.pongMs) return this.close("no pong received");
     if (this.#cache !== undefined) this.#checkBehind(this.#cache);
   }
 
@@ -337,7 +338,7 @@ export class Connection {
     return timer;
   }
 
-  /** With up to a tenth more each time, so that clients do not march in step. */
+  /** Adds up to a tenth to each interval, so that the timers of clients do not coincide. */
   #every(ms: number, run: () => void): void {
     this.#after(ms * (1 + Math.random() / 10), () => {
       run();
@@ -358,12 +359,12 @@ export class Connection {
 function checkHello(message: Readonly<Record<string, unknown>>): ClientHello {
   const { version, syncer, features, hostname, info, clientVersion } = message;
   if (version !== PROTOCOL_VERSION)
-    throw new ProtocolError(`protocol version ${JSON.stringify(version)}: this server speaks ${PROTOCOL_VERSION}`);
+    throw new ProtocolError(`protocol version ${JSON.stringify(version)}: this server uses ${PROTOCOL_VERSION}`);
   const name = syncer === undefined || syncer === "" ? "felix" : syncer;
   if (!isSyncerName(name)) throw new ProtocolError(`unknown syncer ${JSON.stringify(syncer)}`);
   const known = Array.isArray(features) ? features.filter((feature) => typeof feature === "string") : [];
   if (!known.includes("policy-kinds" satisfies Feature))
-    throw new ProtocolError("the client does not know policies by kind: upgrade it");
+    throw new ProtocolError("the client does not support policies by kind; upgrade it");
   const text = (value: unknown) => (typeof value === "string" ? value.slice(0, 256) : "");
   return {
     version,

@@ -1,8 +1,8 @@
-// Typha put together:
+// Wires the parts of Typha:
 //
 //   datastore ──► syncer ──► validation filter ──► snapshot cache ──► server ──► clients
-//                  (one such line for each pipeline)                     ▲
-//                                            share of clients ───────────┘     health and metrics pages
+//                  (once for each syncer)                                ▲
+//                                       limit of connections ────────────┘     health and metrics pages
 import {
   Client,
   chooseDatastore,
@@ -41,9 +41,9 @@ const RETRY_MS = 1_000;
 const INITIALIZE_MS = 30_000;
 const HEALTH_REPORT_MS = 10_000;
 const HEALTH_LATE_MS = 20_000;
-/** Gathering changes before the next step costs each client this much less work; bounded, so that nobody waits long. */
+/** Changes are batched for this time per client, because every crumb costs work for each client. */
 const PACE_PER_CLIENT_MS = 0.01;
-const PACE_MOST_MS = 50;
+const MAX_PACE_MS = 50;
 
 export class TyphaDaemon {
   readonly #options: DaemonOptions;
@@ -60,7 +60,7 @@ export class TyphaDaemon {
   constructor(options: DaemonOptions) {
     this.#options = options;
     const { config, log, env, version } = options;
-    const paceMs = () => Math.min(PACE_MOST_MS, this.server.connectionCount * PACE_PER_CLIENT_MS);
+    const paceMs = () => Math.min(MAX_PACE_MS, this.server.connectionCount * PACE_PER_CLIENT_MS);
     const memoryMs = 2 * Math.max(config.ServerMaxFallBehindSecs, config.ServerNewClientFallBehindGracePeriod);
     const maxBatch = config.SnapshotCacheMaxBatchSize;
     this.caches = new Map(SYNCER_NAMES.map((name) => [name, new SnapshotCache({ maxBatch, paceMs, memoryMs })]));
@@ -100,15 +100,15 @@ export class TyphaDaemon {
     if (config.PrometheusProcessMetricsEnabled) addProcessMetrics(this.metrics, new Date());
   }
 
-  /** Returns when clients are served; keeps trying as long as the datastore does not answer. */
+  /** Returns when clients are served. Retries while the datastore does not answer. */
   async start(): Promise<void> {
     const { log } = this.#options;
     const { signal } = this.#aborter;
-    const datastore = await this.#untilItWorks("cannot open the datastore", () => this.#open());
+    const datastore = await this.#retry("cannot open the datastore; retrying", () => this.#open());
     this.#datastore = datastore;
-    await this.#untilItWorks("cannot initialise the datastore", () =>
+    await this.#retry("cannot initialize the datastore; retrying", () =>
       new Client(datastore).ensureInitialized(
-        // In Kubernetes, only calico-kube-controllers updates what exists.
+        // In Kubernetes, only calico-kube-controllers updates an existing ClusterInformation.
         { clusterType: "typha", createOnly: datastore.name === "kubernetes" },
         AbortSignal.timeout(INITIALIZE_MS),
       ),
@@ -116,7 +116,7 @@ export class TyphaDaemon {
     const usePodCidr = configFromEnvironment(this.#options.env).usePodCIDR ?? false;
     const schemas = await loadAllSchemas();
     for (const [name, cache] of this.caches) {
-      // Whether endpoints may send from foreign addresses is a setting of each Felix.
+      // WorkloadSourceSpoofing is a setting of each Felix.
       const filter = new ValidationFilter({ log, schemas, allowSpoofing: true });
       const syncer = createSyncer(name, datastore, { usePodCidr, log: log.with({ syncer: name }) });
       this.#running.push(syncer.run(filter.before(name === "felix" ? this.#countNodes(cache) : cache), signal));
@@ -129,7 +129,7 @@ export class TyphaDaemon {
     this.#rebalance();
   }
 
-  /** Lets the clients go one by one, then stops. */
+  /** Disconnects the clients gradually, then stops. */
   async shutDown(): Promise<void> {
     await this.server.shutDown();
     await this.stop();
@@ -144,7 +144,7 @@ export class TyphaDaemon {
     await this.#datastore?.close();
   }
 
-  /** Typha's own settings say where etcd is; else those all programs share; else it is on this machine. */
+  /** etcd's address comes from Typha's settings, or else from those of all programs, or else is on this host. */
   #open(): Promise<Datastore> {
     const { config, env } = this.#options;
     const shared = configFromEnvironment(env);
@@ -162,18 +162,18 @@ export class TyphaDaemon {
     return openDatastore(chooseDatastore(api, { env }), { mustExist: true, log: this.#options.log });
   }
 
-  async #untilItWorks<T>(trouble: string, attempt: () => Promise<T>): Promise<T> {
+  async #retry<T>(message: string, attempt: () => Promise<T>): Promise<T> {
     for (;;)
       try {
         return await attempt();
       } catch (error) {
         this.#aborter.signal.throwIfAborted();
-        this.#options.log.warn(trouble, { error });
+        this.#options.log.warn(message, { error });
         await delay(RETRY_MS, this.#aborter.signal);
       }
   }
 
-  /** On its way to the cache: how many nodes there are. */
+  /** Counts the nodes in the updates for the cache. */
   #countNodes(next: SyncerSink): SyncerSink {
     return {
       onStatus: (status) => next.onStatus(status),
@@ -192,13 +192,13 @@ export class TyphaDaemon {
     const reports = [() => serverReport({ live: true })];
     for (const [name, cache] of this.caches) {
       const report = this.health.register(`${name}-cache`, { live: true, ready: true }, HEALTH_LATE_MS);
-      const tell = () => report({ live: true, ready: cache.isInSync, detail: cache.head.status });
-      let told = "";
+      const reportCache = () => report({ live: true, ready: cache.isInSync, detail: cache.head.status });
+      let reportedStatus = "";
       cache.subscribe(() => {
-        if (told !== cache.head.status) tell();
-        told = cache.head.status;
+        if (reportedStatus !== cache.head.status) reportCache();
+        reportedStatus = cache.head.status;
       });
-      reports.push(tell);
+      reports.push(reportCache);
     }
     const reportAll = () => {
       for (const report of reports) report();
@@ -208,7 +208,7 @@ export class TyphaDaemon {
     this.#aborter.signal.addEventListener("abort", () => clearInterval(timer), { once: true });
   }
 
-  /** The first listing leaves several times more garbage than what stays; without pressure it would stay too. */
+  /** The first lists leave several times more garbage than live data, which the runtime would not collect for a long time. */
   #collectGarbageOnceInSync(): void {
     const subscriptions = [...this.caches.values()].map((cache) =>
       cache.subscribe(() => {
@@ -249,12 +249,12 @@ export class TyphaDaemon {
           return new Set(withPort.flatMap((slice) => (slice.endpoints ?? []).flatMap((e) => e.addresses))).size;
         },
         countNodes: () => {
-          if (felix?.isInSync !== true) throw new Error("the nodes are not yet known");
+          if (felix?.isInSync !== true) throw new Error("the nodes have not been listed yet");
           return this.#nodes.size;
         },
-        apply: (most) => {
-          log.info("limit of connections", { most });
-          this.server.limitConnections(most);
+        apply: (limit) => {
+          log.info("changed the limit of connections", { limit });
+          this.server.limitConnections(limit);
         },
         log,
       },

@@ -14,7 +14,7 @@ const instance = (address: string, nodeName: string, ready?: boolean) => ({
   conditions: ready === undefined ? undefined : { ready },
 });
 
-test("FC-018 TC-T23 addresses are host and port, several of them, of both families", () => {
+test("FC-018 TC-T23 a list of addresses with host and port is parsed, for both IP families", () => {
   expect(parseAddresses("typha:5473")).toEqual([{ host: "typha", port: 5473 }]);
   expect(parseAddresses("10.0.0.1:1, [fd00::1]:2,named").map(addressText)).toEqual([
     "10.0.0.1:1",
@@ -25,7 +25,7 @@ test("FC-018 TC-T23 addresses are host and port, several of them, of both famili
     expect(() => parseAddresses(bad)).toThrow(DiscoveryError);
 });
 
-test("FC-018 TC-T23 instances of the service that have the port and are ready", () => {
+test("FC-018 TC-T23 only ready instances of the service that have the port are used", () => {
   const found = orderInstances(
     [
       slice(5473, instance("10.0.0.1", "a"), instance("10.0.0.2", "b", false), instance("fd00::3", "c", true)),
@@ -37,7 +37,7 @@ test("FC-018 TC-T23 instances of the service that have the port and are ready", 
   expect(found.map(addressText).toSorted()).toEqual(["10.0.0.1:5473", "[fd00::3]:5473"]);
 });
 
-test("FC-018 TC-T24 the own node's instance first, the others in random order", () => {
+test("FC-018 TC-T24 the instance on this node comes first, the others are in random order", () => {
   const slices = [slice(5473, ...Array.from({ length: 8 }, (_, i) => instance(`10.0.0.${i}`, `n${i}`)))];
   const orders = new Set<string>();
   for (let i = 0; i < 40; i++) {
@@ -49,7 +49,7 @@ test("FC-018 TC-T24 the own node's instance first, the others in random order", 
   expect(orders.size).toBeGreaterThan(20);
 });
 
-test("FC-019 TC-T24 each address is tried once before any again; later attempts look anew; memory fades", async () => {
+test("FC-019 TC-T24 each address is tried once before any is repeated; later attempts look addresses up again", async () => {
   let now = 0;
   let addresses = parseAddresses("a:1,b:1");
   const refreshes: boolean[] = [];
@@ -75,7 +75,7 @@ test("FC-019 TC-T24 each address is tried once before any again; later attempts 
   await expect(next(false)).rejects.toThrow("missing Kubernetes service IP or port");
 });
 
-test("FC-019 TC-T24 whoever let us go after a long time is not asked first, and new instances are found", async () => {
+test("FC-019 TC-T24 a server that ended a long connection is not tried first, and new instances are found", async () => {
   let now = 0;
   let find = async () => parseAddresses("a:1");
   const tracker = new AttemptTracker(
@@ -85,18 +85,18 @@ test("FC-019 TC-T24 whoever let us go after a long time is not asked first, and 
   const next = async () => (await tracker.next(true)).host;
   expect(await next()).toBe("a");
   now += 3_600_000;
-  tracker.left("a:1");
+  tracker.markTried("a:1");
   find = async () => parseAddresses("a:1,b:1");
   expect(await next()).toBe("b");
   now += 3_600_000;
-  tracker.left("b:1");
+  tracker.markTried("b:1");
   expect(await next()).toBe("a");
-  tracker.left("a:1");
+  tracker.markTried("a:1");
   find = () => Promise.reject(new Error("the API server is away"));
   expect(await next()).toBe("a"); // nobody can be asked: round again
 });
 
-test("TC-T23 each program looks for its own names, and none means no Typha", () => {
+test("TC-T23 each program uses its own prefixes, and without a setting Typha is not used", () => {
   const env = {
     FELIX_TYPHAADDR: "typha:1",
     CONFD_TYPHAADDR: "none",
@@ -112,5 +112,7 @@ test("TC-T23 each program looks for its own names, and none means no Typha", () 
   expect(typhaSettings({ CALICO_TYPHAADDR: "x" }, ["FELIX_"])).toBeUndefined();
   expect(typhaSettings({ CALICO_TYPHAADDR: "x" }, NODE_PREFIXES)).toBeDefined();
   expect(typhaSettings({ FELIX_TYPHAADDR: "" }, ["FELIX_"])).toBeUndefined();
-  expect(() => typhaSettings({ FELIX_TYPHAADDR: "x", FELIX_TYPHACN: "n" }, ["FELIX_"])).toThrow("all three");
+  expect(() => typhaSettings({ FELIX_TYPHAADDR: "x", FELIX_TYPHACN: "n" }, ["FELIX_"])).toThrow(
+    "set the key, certificate and CA file",
+  );
 });

@@ -1,11 +1,11 @@
-// Where Typha is: addresses that were configured, or the instances of a Kubernetes service, the one on our own node
-// first, the others in random order so that clients spread.
+// Finds the addresses of Typha: configured ones, or the instances of a Kubernetes service. The instance on this node comes
+// first; the others are in random order, which distributes the clients.
 import type { EndpointSlice } from "../datastore/index.ts";
 
 export interface TyphaAddress {
   readonly host: string;
   readonly port: number;
-  /** The node it runs on, where that is known. */
+  /** The node on which it runs, if known. */
   readonly nodeName?: string;
 }
 export const addressText = ({ host, port }: TyphaAddress): string =>
@@ -15,14 +15,14 @@ export class DiscoveryError extends Error {
   override readonly name = "DiscoveryError";
 }
 
-/** No server answered in all the time there was for the first connection. */
+/** The first connection did not succeed within its timeout. */
 export class TyphaUnreachable extends Error {
   override readonly name = "TyphaUnreachable";
 }
 
 const DEFAULT_PORT = 5473;
 
-/** `host:port`, `[v6]:port`, or a comma-separated list of them. */
+/** Parses `host:port`, `[v6]:port`, or a comma-separated list of them. */
 export function parseAddresses(text: string): readonly TyphaAddress[] {
   return text
     .split(",")
@@ -38,7 +38,7 @@ export function parseAddresses(text: string): readonly TyphaAddress[] {
     });
 }
 
-/** Ready instances that have the port, this node's first, each group shuffled. */
+/** Returns the ready instances that have the port: those of this node first, each group in random order. */
 export function orderInstances(
   slices: readonly EndpointSlice[],
   options: { readonly portName: string; readonly nodeName?: string; readonly random?: () => number },
@@ -67,10 +67,10 @@ function shuffle<T>(items: T[], random: () => number): T[] {
   return items;
 }
 
-/** How long an address counts as tried. */
-const REMEMBER_MS = 300_000;
+/** Time for which an address counts as tried. */
+const TRIED_MS = 300_000;
 
-/** Tries every address once before any a second time: whoever let us go, or failed us, is not asked again at once. */
+/** Chooses every address once before any is repeated, so that a server that failed is not tried again at once. */
 export class AttemptTracker {
   readonly #find: (refresh: boolean) => Promise<readonly TyphaAddress[]>;
   readonly #now: () => number;
@@ -82,21 +82,21 @@ export class AttemptTracker {
     this.#now = now;
   }
 
-  /** How many attempts one (re)connection is worth. */
+  /** Number of attempts before a longer pause. */
   get attempts(): number {
     return 2 * Math.max(this.#known.length, 3);
   }
 
-  /** The connection to it has ended, however long it lasted: others first. */
-  left(address: string): void {
+  /** Records that the connection to an address has ended: other addresses are tried first. */
+  markTried(address: string): void {
     this.#tried.set(address, this.#now());
   }
 
-  /** The next one to try. The first attempt of a round takes what is known and untried, later ones look again. */
+  /** Returns the next address. The first attempt of a round may use cached addresses; later ones look them up again. */
   async next(isFirst: boolean): Promise<TyphaAddress> {
-    const oldest = this.#now() - REMEMBER_MS;
+    const oldest = this.#now() - TRIED_MS;
     for (const [address, at] of this.#tried) if (at < oldest) this.#tried.delete(address);
-    if (!isFirst || this.#untried() === undefined) await this.#look();
+    if (!isFirst || this.#untried() === undefined) await this.#lookUp();
     if (this.#untried() === undefined) for (const known of this.#known) this.#tried.delete(addressText(known));
     const address = this.#untried();
     if (address === undefined) throw new DiscoveryError("no Typha found: missing Kubernetes service IP or port");
@@ -108,8 +108,8 @@ export class AttemptTracker {
     return this.#known.find((candidate) => !this.#tried.has(addressText(candidate)));
   }
 
-  /** Who cannot be asked where Typha is takes nothing away from what is known. */
-  async #look(): Promise<void> {
+  /** If the lookup fails, the cached addresses are kept. */
+  async #lookUp(): Promise<void> {
     try {
       this.#known = await this.#find(this.#known.length > 0);
     } catch (error) {

@@ -51,7 +51,7 @@ test("at the total limit the address with most connections loses its oldest one"
   pending.destroyAll();
 });
 
-test("at the total limit a connection of an address that has as many as every other is refused", () => {
+test("at the total limit a connection of an address that has as many as every other is rejected", () => {
   const pending = new PendingHandshakes({ perAddress: 5, total: 4 }, MINUTE);
   const sockets = ["10.0.0.1", "10.0.0.2"].flatMap((address) => open(pending, address, 2));
   expect(pending.add(new FakeSocket("10.0.0.1"))).toBe(false);

@@ -1,5 +1,5 @@
-// Connections to Typha that have not finished their TLS handshake. Anybody on the network can open them, and each costs a
-// file descriptor and memory until its deadline. Their number is therefore limited per source address, and in total.
+// Limits the connections to Typha that have not finished their TLS handshake, per source address and in total. Any host on
+// the network can open such connections, and each uses a file descriptor and memory until its deadline.
 import type { Socket } from "node:net";
 
 export interface HandshakeLimits {

@@ -41,7 +41,7 @@ test("the selectors of a policy are parsed, and the rest of it is unchanged", ()
   } as never);
 });
 
-test("an empty selector of a policy selects everything, an empty one of a rule is none", () => {
+test("an empty selector of a policy selects everything; an empty selector of a rule is ignored", () => {
   const { value } = decode(POLICY, policy({ selector: "", outboundRules: [rule({ selector: "", notSelector: "" })] }));
   expect(value).toEqual({
     ...policy(),
@@ -62,14 +62,22 @@ const wrong = [
     value: policy({ outboundRules: [rule({ notSelector: "||" })] }),
     reason: /selector/,
   },
-  { name: "a selector is no text", value: policy({ selector: 5 }), reason: /selector: want text/ },
-  { name: "its rules are no list", value: policy({ inboundRules: {} }), reason: /inboundRules: want a list/ },
-  { name: "a rule is no object", value: policy({ inboundRules: [1] }), reason: /inboundRules\[0\]: want an object/ },
-  { name: "a side is no object", value: policy({ inboundRules: [rule("x")] }), reason: /source: want an object/ },
-  { name: "it is no object", value: 5, reason: /want an object/ },
+  { name: "a selector is not text", value: policy({ selector: 5 }), reason: /selector: want text/ },
+  { name: "its rules are not a list", value: policy({ inboundRules: {} }), reason: /inboundRules: want a list/ },
+  {
+    name: "a rule is not an object",
+    value: policy({ inboundRules: [1] }),
+    reason: /inboundRules\[0\]: want an object/,
+  },
+  {
+    name: "a rule's source is not an object",
+    value: policy({ inboundRules: [rule("x")] }),
+    reason: /source: want an object/,
+  },
+  { name: "it is not an object", value: 5, reason: /want an object/ },
 ];
 for (const { name, value, reason } of wrong)
-  test(`FC-039 a policy counts as gone and is reported if ${name}`, () => {
+  test(`FC-039 a policy counts as deleted and is reported if ${name}`, () => {
     const decoded = decode(POLICY, value);
     expect(decoded.value).toBeUndefined();
     expect(decoded.unreadable).toHaveLength(1);
@@ -77,7 +85,7 @@ for (const { name, value, reason } of wrong)
     expect(decoded.unreadable[0]).toMatch(reason);
   });
 
-test("a profile with a rule whose selector does not parse counts as gone: its endpoints are then closed", () => {
+test("a profile with an invalid selector in a rule counts as deleted, so that its endpoints drop traffic", () => {
   const { value, unreadable } = decode(keyPath({ type: "profileRules", name: "web" }), {
     inboundRules: [rule({ selector: "has(" })],
     outboundRules: [],

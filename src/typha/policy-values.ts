@@ -1,10 +1,10 @@
-// Policies and profiles as Typha's protocol carries them: JSON, with selectors as text. Decoding is where a client
-// parses these selectors, once. The decoded value consists of the objects that JSON.parse made: a client decodes 100,000
-// policies, and copies would cost it as much time as parsing.
+// Decodes policies and profiles from Typha's protocol: JSON with selectors as text. The selectors are parsed here, once.
+// The objects that JSON.parse returned are modified and used: a client decodes 100,000 policies, and copying them would
+// take as long as parsing.
 import { WrongShape } from "../lib/encoding/json-reader.ts";
 import { ParsedSelector, type Policy, type ProfileRules } from "../model/index.ts";
 
-/** An object that JSON.parse made for this value only. */
+/** An object that JSON.parse returned, and nothing else refers to. */
 type Fields = Record<string, unknown>;
 
 /** Throws an error for which `isValueError` is true. */

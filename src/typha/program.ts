@@ -1,4 +1,4 @@
-// calico-typha: runs the server until it is told to stop.
+// Runs calico-typha until SIGTERM or SIGINT.
 import { appendFileSync, mkdirSync } from "node:fs";
 import { dirname } from "node:path";
 import type { Call } from "../lib/command-line/command.ts";
@@ -28,16 +28,16 @@ export function printVersion({ io }: Pick<Call, "io">): number {
   return 0;
 }
 
-/** Whatever is wrong with the configuration may be repaired while we wait: tried again every second. */
+/** Retries every second, because an invalid configuration may be corrected meanwhile. */
 async function start(file: string, early: Logger): Promise<TyphaDaemon> {
-  // Only now: what merely prints its version loads no server.
+  // Loaded here, so that `calico-typha version` does not load the server.
   const { TyphaDaemon } = await import("./daemon.ts");
   for (;;) {
     let daemon: InstanceType<typeof TyphaDaemon> | undefined;
     try {
       const { config, warnings }: LoadedConfig = resolveConfig(process.env, readConfigFile(file));
       const log = loggerFor(config);
-      for (const warning of warnings) log.warn("configuration value not taken", { reason: warning });
+      for (const warning of warnings) log.warn("invalid configuration value; using the default", { reason: warning });
       daemon = new TyphaDaemon({ config, env: process.env, log, version: BUILD.version });
       await daemon.start();
       process.on("SIGUSR1", () => writeHeapProfile(config, log));
@@ -65,7 +65,7 @@ function loggerFor(config: TyphaConfig): Logger {
     appendFileSync(path, "");
   } catch (error) {
     const log = stderrLogger(screen);
-    log.warn("log file cannot be written, logging to the screen only", { path, error });
+    log.warn("cannot write the log file; logging to the screen only", { path, error });
     return log;
   }
   const screenWriter = stderrLogger(screen);
@@ -98,11 +98,11 @@ function levelOf(severity: string): LogLevel | "none" {
   }
 }
 
-/** What the memory is used for, for somebody who looks for a leak. */
+/** Writes a heap snapshot, to find memory leaks. */
 function writeHeapProfile(config: TyphaConfig, log: Logger): void {
   if (config.DebugMemoryProfilePath === "") return;
   const stamp = new Date().toISOString().replaceAll(":", "-");
   const path = config.DebugMemoryProfilePath.replace("<timestamp>", stamp);
   writePrivateFile(path, JSON.stringify(Bun.generateHeapSnapshot()));
-  log.info("heap profile written", { path });
+  log.info("wrote a heap profile", { path });
 }

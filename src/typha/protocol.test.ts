@@ -8,7 +8,7 @@ import { decodeHead, decodeRecords, encodeRecords, textUpdate } from "./records.
 
 const reader = () => new FrameReader({ maxFrame: 1 << 20, allowCompressed: true });
 
-test("frames come out as they went in, however the network cuts them", () =>
+test("decoding inverts encoding, however the stream is split into chunks", () =>
   fc.assert(
     fc.property(
       fc.array(fc.uint8Array({ maxLength: 5000 }), { maxLength: 8 }),
@@ -29,7 +29,7 @@ test("frames come out as they went in, however the network cuts them", () =>
     ),
   ));
 
-test("TC-T17 a frame that is too large is refused by its header, before its bytes", () => {
+test("TC-T17 a frame that is too large is rejected by its header, before its payload arrives", () => {
   const frames = reader();
   const header = Buffer.alloc(5);
   header.writeUInt32BE((1 << 20) + 1, 0);
@@ -42,7 +42,7 @@ test("TC-T17 a frame that is too large is refused by its header, before its byte
   }
 });
 
-test("a compressed frame that unpacks to too much is refused", () => {
+test("a compressed frame with too large a content is rejected", () => {
   const bomb = frameBytes(FRAME.updates, Buffer.alloc(50 << 20), true);
   expect(bomb.length).toBeLessThan(1 << 20);
   const frames = reader();
@@ -50,7 +50,7 @@ test("a compressed frame that unpacks to too much is refused", () => {
   expect(() => frames.next()).toThrow(ProtocolError);
 });
 
-test("garbage is refused as such, whatever it is", () =>
+test("invalid bytes cause only a ProtocolError", () =>
   fc.assert(
     fc.property(fc.uint8Array({ maxLength: 300 }), (bytes) => {
       try {
@@ -104,11 +104,11 @@ const samples: readonly SyncerUpdate[] = [
   { key: { type: "networkSet", name: "prod/set" }, value: undefined, change: "deleted" },
 ];
 for (const sample of samples)
-  test(`an update of a ${sample.key.type} is the same on the other side`, () => {
+  test(`decoding inverts encoding for an update of a ${sample.key.type}`, () => {
     expect(decodeRecords(encodeRecords([textUpdate(sample)])).updates).toEqual([sample]);
   });
 
-test("TC-T10 policies under their former keys arrive under the present ones", () => {
+test("TC-T10 policies with old keys are decoded with present keys", () => {
   const value = JSON.stringify({ tier: "default", inboundRules: [], outboundRules: [], selector: "", types: [] });
   const path = "/calico/v1/policy/tier/default/policy/prod%2fknp.default.web";
   expect(decodeRecords(encodeRecords([{ path, value, revision: "", change: "new" }])).updates[0]?.key).toEqual({
@@ -119,7 +119,7 @@ test("TC-T10 policies under their former keys arrive under the present ones", ()
   });
 });
 
-test("a key this program does not know is passed over, a value it cannot read counts as gone", () => {
+test("an unknown key is skipped, and an unreadable value counts as deleted", () => {
   const unknown: string[] = [];
   const unreadable: string[] = [];
   const records = encodeRecords([
@@ -137,9 +137,9 @@ test("a key this program does not know is passed over, a value it cannot read co
 });
 
 for (const text of ["{}", "[1]", "[0,1,2,3]", '[7,"/calico/v1/Ready","",true]', "[", '[0,"a",null,1]'])
-  test(`records ${text} are refused`, () => expect(() => decodeRecords(Buffer.from(text))).toThrow(ProtocolError));
+  test(`records ${text} are rejected`, () => expect(() => decodeRecords(Buffer.from(text))).toThrow(ProtocolError));
 
-test("a compressed frame says what it unpacks to, and neither a bomb nor a lie unpacks", () => {
+test("the content size of a compressed frame is read, and a frame with a large or wrong size is rejected", () => {
   for (const size of [200, 255, 256, 70_000, 3_000_000]) {
     const noise = Buffer.from(Array.from({ length: 20 }, (_, i) => (i * 97) % 251));
     const packed = Buffer.from(Bun.zstdCompressSync(Buffer.concat([noise, Buffer.alloc(size - 20)])));
@@ -159,7 +159,7 @@ test("a compressed frame says what it unpacks to, and neither a bomb nor a lie u
   }
 });
 
-test("a second compressed frame behind a small one does not pass the limit", () => {
+test("a second compressed frame after a small one cannot exceed the limit", () => {
   const small = Bun.zstdCompressSync(Buffer.from("[]".padEnd(100)));
   for (const size of [0, 1, 100, 1000, 100_000, 3_000_000]) {
     const packed = Buffer.from(Bun.zstdCompressSync(Buffer.alloc(size, "abcdefgh0123")));

@@ -1,19 +1,19 @@
-// The wire between Typha and its clients, as docs/typha-protocol.md defines it: a preface, then frames of
-//   length (4 bytes, of what follows) · type (1 byte, top bit: the payload is compressed) · payload
+// Encodes and decodes the frames of Typha's wire protocol (docs/typha-protocol.md): a preface, then frames of
+//   length (4 bytes; of type and payload) · type (1 byte; top bit = compressed payload) · payload
 import { zstdDecompressSync } from "node:zlib";
 import type { SyncerName, SyncStatus } from "../datastore/index.ts";
 
-/** What a client sends first: whoever speaks something else is recognised at once. */
+/** The first bytes that a client sends. Clients of another protocol are rejected by them. */
 export const PREFACE = Buffer.from("calico-typha/1\n");
 export const PROTOCOL_VERSION = 1;
 
 export const FRAME = {
   clientHello: 1,
   serverHello: 2,
-  /** What follows is one step, up to `end`. */
+  /** Starts a group of updates, up to `end`. */
   begin: 3,
   updates: 4,
-  /** A step by itself, unless within `begin` and `end`. */
+  /** A group of its own, unless between `begin` and `end`. */
   crumb: 5,
   end: 6,
   ping: 7,
@@ -24,22 +24,22 @@ export type FrameType = (typeof FRAME)[keyof typeof FRAME];
 const COMPRESSED = 0x80;
 const HEADER = 5;
 
-/** What a client can send is small. */
+/** Limit for frames from clients. */
 export const MAX_CLIENT_FRAME = 1 << 20;
-/** What a server can send, on the wire and unpacked. */
+/** Limit for frames from servers, both compressed and decompressed. */
 export const MAX_SERVER_FRAME = 64 << 20;
 
-/** Smaller payloads gain nothing from compression. */
-const WORTH_COMPRESSING = 1024;
+/** Smaller payloads are not compressed. */
+const MIN_COMPRESSED_SIZE = 1024;
 
-/** What a peer may or may not be able to do. `zstd`: read compressed frames; `policy-kinds`: know policies by kind. */
+/** Optional capabilities. `zstd`: the peer reads compressed frames; `policy-kinds`: it supports policies by kind. */
 export type Feature = "zstd" | "policy-kinds";
 export const FEATURES: readonly Feature[] = ["zstd", "policy-kinds"];
 
 export interface ClientHello {
   readonly version: number;
   readonly hostname: string;
-  /** Who connects, for people. */
+  /** Description of the client, for logs. */
   readonly info: string;
   readonly clientVersion: string;
   readonly syncer: SyncerName;
@@ -57,7 +57,7 @@ export function statusOf(number: number): SyncStatus {
   return status;
 }
 
-/** The other side does not speak this protocol, or not correctly. */
+/** The peer violated the protocol. */
 export class ProtocolError extends Error {
   override readonly name = "ProtocolError";
 }
@@ -68,7 +68,7 @@ export interface Frame {
 }
 
 export function frameBytes(type: FrameType, payload: Uint8Array, compress = false): Buffer {
-  const packed = compress && payload.length >= WORTH_COMPRESSING ? Bun.zstdCompressSync(payload) : undefined;
+  const packed = compress && payload.length >= MIN_COMPRESSED_SIZE ? Bun.zstdCompressSync(payload) : undefined;
   const isSmaller = packed !== undefined && packed.length < payload.length;
   const body = isSmaller ? packed : payload;
   const frame = Buffer.allocUnsafe(HEADER + body.length);
@@ -81,7 +81,7 @@ export function frameBytes(type: FrameType, payload: Uint8Array, compress = fals
 export const jsonFrame = (type: FrameType, message: unknown): Buffer =>
   frameBytes(type, Buffer.from(JSON.stringify(message)));
 
-/** Cuts a stream of bytes into frames, however the network cut it. */
+/** Splits a stream of bytes into frames. */
 export class FrameReader {
   readonly #maxFrame: number;
   readonly #allowCompressed: boolean;
@@ -98,7 +98,7 @@ export class FrameReader {
     this.#size += chunk.length;
   }
 
-  /** The first bytes of the stream, as many as asked for, once they are there. */
+  /** Removes and returns the first `size` bytes; undefined if fewer have arrived. */
   take(size: number): Buffer | undefined {
     if (this.#size < size) return undefined;
     const bytes = this.#join();
@@ -107,7 +107,7 @@ export class FrameReader {
     return bytes.subarray(0, size);
   }
 
-  /** The next whole frame; throws on one that is too large before its bytes arrive. */
+  /** Returns the next complete frame. Throws for a frame that is too large, before its payload arrives. */
   next(maxFrame = this.#maxFrame): Frame | undefined {
     if (this.#size < HEADER) return undefined;
     const head = this.#chunks[0];
@@ -119,21 +119,23 @@ export class FrameReader {
     const type = frame[4] ?? 0;
     const payload = frame.subarray(HEADER);
     if ((type & COMPRESSED) === 0) return { type, payload };
-    if (!this.#allowCompressed) throw new ProtocolError("compressed frame where none was agreed on");
+    if (!this.#allowCompressed)
+      throw new ProtocolError("compressed frame received, but compression was not negotiated");
     return { type: type & ~COMPRESSED, payload: this.#unpack(payload) };
   }
 
   #unpack(payload: Buffer): Buffer {
     try {
-      // The one-shot call makes no stream object and is twice as fast, but knows no limit: only for one Zstandard frame with
-      // a stated size. It also unpacks every frame that follows, and those may be of any size.
+      // Bun's one-shot call creates no stream object and is twice as fast, but has no size limit, and it decompresses all
+      // Zstandard frames in the payload. It is used only for a single frame whose header contains its size.
       const size = zstdContentSize(payload);
       if (size === undefined || !isOneZstdFrame(payload))
         return zstdDecompressSync(payload, { maxOutputLength: this.#maxFrame });
-      if (size > this.#maxFrame) throw new ProtocolError(`a compressed frame unpacks to ${size} bytes`);
+      if (size > this.#maxFrame)
+        throw new ProtocolError(`compressed frame of ${size} decompressed bytes: want at most ${this.#maxFrame}`);
       return Bun.zstdDecompressSync(payload);
     } catch (cause) {
-      throw new ProtocolError("a compressed frame does not unpack", { cause });
+      throw new ProtocolError("invalid compressed frame", { cause });
     }
   }
 
@@ -145,7 +147,7 @@ export class FrameReader {
 
 const ZSTD_MAGIC = 0xfd2fb528;
 
-/** What the header of a Zstandard frame says it holds (RFC 8878, 3.1.1.1); undefined when it does not say. */
+/** Returns the content size in the header of a Zstandard frame (RFC 8878, 3.1.1.1); undefined if it has none. */
 export function zstdContentSize(frame: Buffer): number | undefined {
   if (frame.length < 14 || frame.readUInt32LE(0) !== ZSTD_MAGIC) return undefined;
   const descriptor = frame[4] ?? 0;
@@ -163,7 +165,7 @@ export function zstdContentSize(frame: Buffer): number | undefined {
   }
 }
 
-/** Whether the bytes end where the first Zstandard frame ends (RFC 8878, 3.1.1). */
+/** Returns whether the bytes end where the first Zstandard frame ends (RFC 8878, 3.1.1). */
 export function isOneZstdFrame(bytes: Buffer): boolean {
   const descriptor = bytes[4] ?? 0;
   const isSingleSegment = (descriptor & 0x20) !== 0;
@@ -186,7 +188,7 @@ export function parseJson(payload: Buffer): Readonly<Record<string, unknown>> {
     if (typeof message === "object" && message !== null && !Array.isArray(message))
       return message as Record<string, unknown>;
   } catch {
-    // told below
+    // reported below
   }
-  throw new ProtocolError("a message is no JSON object");
+  throw new ProtocolError("message is not a JSON object");
 }

@@ -1,5 +1,5 @@
-// How many clients are this server's share: its own and a fifth more, of all nodes' clients spread over the other
-// servers, so that one server may fail.
+// Computes the maximum number of clients of this server: all nodes' clients divided by one server less than there are
+// (so that one may fail), plus a fifth.
 import type { Logger } from "../lib/log/log.ts";
 import { pause } from "../lib/retry.ts";
 
@@ -18,31 +18,31 @@ export function fairShare(
   return Math.min(limits.upper, Math.max(limits.lower, pipelines * perPipeline));
 }
 
-/** Asks again and again and passes the limit on when it changes. Whatever goes wrong means no limit but the upper one. */
+/** Computes the limit periodically and applies it when it changes. After an error, the upper limit applies. */
 export async function rebalance(
   options: {
     readonly limits: ConnectionLimits;
     readonly pipelines: number;
     readonly pollMs: number;
     readonly countTyphas: () => Promise<number>;
-    /** Throws before the nodes are known. */
+    /** Throws until the nodes have been listed. */
     readonly countNodes: () => number;
-    readonly apply: (most: number) => void;
+    readonly apply: (limit: number) => void;
     readonly log: Logger;
   },
   signal: AbortSignal,
 ): Promise<void> {
   let applied: number | undefined;
   while (!signal.aborted) {
-    let most = options.limits.upper;
+    let limit = options.limits.upper;
     try {
       const counts = { typhas: await options.countTyphas(), nodes: options.countNodes(), pipelines: options.pipelines };
-      most = fairShare(counts, options.limits);
+      limit = fairShare(counts, options.limits);
     } catch (error) {
-      options.log.warn("cannot tell this server's share of clients", { error });
+      options.log.warn("cannot compute the limit of connections; using the upper limit", { error });
     }
-    if (most !== applied) options.apply(most);
-    applied = most;
+    if (limit !== applied) options.apply(limit);
+    applied = limit;
     await pause(options.pollMs * (1 + Math.random() / 10), signal);
   }
 }

@@ -1,5 +1,5 @@
-// Updates as they travel: one flat JSON array per frame, four items each: change, key, revision, value. One call parses
-// a thousand of them; parsing each by itself costs a client twice the time.
+// Encodes and decodes updates: one flat JSON array per frame, with four items per update: change, key, revision, value. One
+// call parses a thousand updates; parsing each separately takes twice as long.
 import type { SyncerUpdate, SyncStatus } from "../datastore/index.ts";
 import {
   decodeResource,
@@ -18,10 +18,10 @@ import type { JsonObject } from "../lib/encoding/lossless-json.ts";
 import { decodePolicy, decodeProfileRules } from "./policy-values.ts";
 import { ProtocolError, statusNumber, statusOf } from "./protocol.ts";
 
-/** An update with key and value as text, the value as it will travel: written once, however many clients there are. */
+/** An update with key and value as text. The value is encoded once, for any number of clients. */
 export interface TextUpdate {
   readonly path: string;
-  /** Undefined: it is gone. */
+  /** Undefined = deleted. */
   readonly value: string | undefined;
   readonly revision: string;
   readonly change: SyncerUpdate["change"];
@@ -29,7 +29,7 @@ export interface TextUpdate {
 
 const CHANGES: readonly SyncerUpdate["change"][] = ["new", "updated", "deleted"];
 
-/** A value that cannot be written counts as gone. */
+/** A value that cannot be encoded counts as deleted. */
 export function textUpdate(update: SyncerUpdate): TextUpdate {
   const { key, value, change, revision = "" } = update;
   const text = value === undefined ? undefined : valueText(key, value);
@@ -50,11 +50,11 @@ function valueText(key: Key, value: ValueOf<Key>): string | undefined {
   }
 }
 
-/** Where a client stands when it has read so far. */
+/** The state that a client has after a crumb or group. */
 export interface CrumbHead {
   readonly sequence: number;
   readonly status: SyncStatus;
-  /** When it happened, by the server's clock, in milliseconds. */
+  /** Time of the change on the server's clock, in milliseconds. */
   readonly time: number;
 }
 const HEAD_SIZE = 17;
@@ -68,7 +68,7 @@ export function encodeHead({ sequence, status, time }: CrumbHead): Buffer {
 }
 
 export function decodeHead(payload: Buffer): { readonly head: CrumbHead; readonly rest: Buffer } {
-  if (payload.length < HEAD_SIZE) throw new ProtocolError("a head is cut short");
+  if (payload.length < HEAD_SIZE) throw new ProtocolError("message is shorter than its header");
   const head = {
     sequence: payload.readDoubleBE(0),
     status: statusOf(payload[8] ?? 255),
@@ -95,10 +95,10 @@ export interface Decoded {
 
 export interface DecodeOptions {
   /** Keys that the consumer does not need are skipped. */
-  readonly wants?: ((key: Key) => boolean) | undefined;
+  readonly accepts?: ((key: Key) => boolean) | undefined;
   /** Called for a key that this program does not know; its record is skipped. */
   readonly onUnknown?: (path: string) => void;
-  /** Called for a value that cannot be decoded; it counts as gone. */
+  /** Called for a value that cannot be decoded; it counts as deleted. */
   readonly onUnreadable?: (path: string, reason: string) => void;
 }
 
@@ -111,10 +111,10 @@ export function decodeRecords(payload: Buffer, options: DecodeOptions = {}): Dec
     const revision = items[i + 2];
     const change = CHANGES[items[i] as number];
     if (change === undefined || typeof path !== "string" || typeof revision !== "string")
-      throw new ProtocolError("a record is not change, key, revision, value");
+      throw new ProtocolError("invalid record: want change, key, revision, value");
     const key = parseKeyPath(path);
     if (key === undefined) options.onUnknown?.(path);
-    else if (options.wants?.(key) ?? true) {
+    else if (options.accepts?.(key) ?? true) {
       const onUnreadable = (reason: string) => options.onUnreadable?.(path, reason);
       const value = change === "deleted" ? undefined : readValue(key, items[i + 3], onUnreadable);
       updates.push(makeUpdate(key, value, revision, change));
@@ -129,12 +129,12 @@ function parseItems(payload: Buffer): readonly unknown[] {
     const items: unknown = payload.length === 0 ? [] : JSON.parse(payload.toString());
     if (Array.isArray(items) && items.length % 4 === 0) return items;
   } catch {
-    // told below
+    // reported below
   }
-  throw new ProtocolError("records are no JSON array of fours");
+  throw new ProtocolError("records are not a JSON array with four items per update");
 }
 
-/** Objects of one shape: a client makes one for every key of the cluster. */
+/** All objects have the same shape, which saves memory: a client creates one for every key of the cluster. */
 function makeUpdate(key: Key, value: unknown, revision: string, change: SyncerUpdate["change"]): SyncerUpdate {
   if (value === undefined) return { key, value, change: "deleted" } as SyncerUpdate;
   if (revision === "") return { key, value, change } as SyncerUpdate;
@@ -155,7 +155,7 @@ function readValue(key: Key, json: unknown, onUnreadable: (reason: string) => vo
 function readStored(key: StoredKey, json: unknown): unknown {
   if (typeof json === "string") return decodeValue(key, json);
   if (key.type === "resource" && typeof json === "object") return decodeResource(key, json as JsonObject);
-  throw new UnreadableValue(`a value of type ${typeof json} where the stored text is wanted`);
+  throw new UnreadableValue(`value of type ${typeof json}: want the stored text`);
 }
 
 function readDerived(key: Key, json: unknown): unknown {

@@ -1,4 +1,4 @@
-// What operators see of Typha: counts of connections, and per pipeline how far its clients are.
+// Registers Typha's metrics: numbers of connections, and for each syncer the progress of its clients.
 import type { SyncerName } from "../datastore/index.ts";
 import type { MetricsRegistry } from "../lib/metrics.ts";
 import type { Connection, ConnectionObserver } from "./connection.ts";
@@ -21,16 +21,16 @@ export class ServerMetrics implements Omit<ConnectionObserver, "onClosed"> {
     const summaries = [
       (this.#snapshotSend = registry.summary("typha_client_snapshot_send_secs", "Time to send the first snapshot.")),
       (this.#latency = registry.summary("typha_client_latency_secs", "Age of a change when it was sent.")),
-      (this.#writeLatency = registry.summary("typha_client_write_latency_secs", "Time a write to a client took.")),
+      (this.#writeLatency = registry.summary("typha_client_write_latency_secs", "Duration of a write to a client.")),
       (this.#pingLatency = registry.summary("typha_ping_latency", "Round trip of a ping.")),
       (this.#recordsPerMessage = registry.summary("typha_kvs_per_msg", "Changes per message.")),
-      registry.summary("typha_next_breadcrumb_latency_secs", "Time until the next change was there."),
+      registry.summary("typha_next_breadcrumb_latency_secs", "Time until the next change was available."),
     ];
     for (const syncer of caches.keys()) for (const summary of summaries) summary.prepare({ syncer });
     const total = (name: string, help: string, read: () => number) =>
       registry.collect(name, help, "counter", () => [[{}, read()]]);
     total("typha_connections_accepted", "Connections accepted.", () => this.accepted);
-    total("typha_connections_dropped", "Connections dropped to spread clients.", () => this.dropped);
+    total("typha_connections_dropped", "Connections dropped to rebalance clients.", () => this.dropped);
     total("typha_logs_dropped", "Log lines dropped.", () => 0);
     total("typha_log_errors", "Log lines that could not be written.", () => 0);
     registry.collect("typha_connections_active", "Open connections.", "gauge", () => [[{}, this.active]]);
@@ -68,11 +68,11 @@ export class ServerMetrics implements Omit<ConnectionObserver, "onClosed"> {
       "counter",
       (cache) => cache.counts.waited,
     );
-    each("typha_breadcrumb_size", "Changes in the last step.", "gauge", (cache) => cache.counts.lastCrumb);
+    each("typha_breadcrumb_size", "Changes in the last breadcrumb.", "gauge", (cache) => cache.counts.lastCrumb);
     each("typha_updates_total", "Updates received.", "counter", (cache) => cache.counts.updates);
-    each("typha_updates_skipped", "Updates that said nothing new.", "counter", (cache) => cache.counts.skipped);
-    each("typha_cache_size", "Entries held.", "gauge", (cache) => cache.size);
-    each("typha_snapshots_generated", "Snapshot parts made.", "counter", (cache) => cache.counts.framesMade);
+    each("typha_updates_skipped", "Updates without a change.", "counter", (cache) => cache.counts.skipped);
+    each("typha_cache_size", "Entries in the cache.", "gauge", (cache) => cache.size);
+    each("typha_snapshots_generated", "Snapshot parts encoded.", "counter", (cache) => cache.counts.framesMade);
     each("typha_snapshots_reused", "Snapshot parts sent again.", "counter", (cache) => cache.counts.framesReused);
     each(
       "typha_snapshot_raw_bytes",

@@ -1,6 +1,6 @@
-// Accepts clients, proves who they are, and keeps their number within bounds. A handshake has a deadline of its own and
-// never holds up the next client. When the server stops it lets clients go one by one, so that they do not all storm
-// the other servers at once.
+// Accepts clients, verifies their certificates, and limits their number. Each handshake has its own deadline and does not
+// delay other clients. On shutdown the server disconnects clients gradually, so that they do not reconnect to the other
+// servers all at once.
 import { createServer as createPlainServer, type Server, type Socket } from "node:net";
 import { createServer as createTlsServer, type Server as TlsServer, type TLSSocket } from "node:tls";
 import type { SyncerName } from "../datastore/index.ts";
@@ -17,7 +17,7 @@ import { generationOf, loadContext, peerFault, type TlsSettings } from "./tls.ts
 export interface TyphaServerOptions {
   readonly caches: ReadonlyMap<SyncerName, SnapshotCache>;
   readonly host?: string;
-  /** 0: one that is free. */
+  /** 0 = any free port. */
   readonly port: number;
   readonly tls?: TlsSettings;
   readonly timings?: Partial<ServerTimings>;
@@ -28,8 +28,8 @@ export interface TyphaServerOptions {
   readonly metrics?: MetricsRegistry;
   readonly version?: string;
   readonly env?: Readonly<Record<string, string | undefined>>;
-  /** How often to look whether the certificate was renewed. */
-  readonly certificateLookMs?: number;
+  /** Interval between checks for renewed certificates. */
+  readonly certificatePollMs?: number;
 }
 export interface ServerTimings extends ConnectionTimings {
   readonly dropIntervalMs: number;
@@ -48,10 +48,10 @@ const SERVER_TIMINGS: ServerTimings = {
   shutdownMs: 300_000,
   shutdownDropIntervalMs: 1_000,
 };
-const CERTIFICATE_LOOK_MS = 5_000;
+const CERTIFICATE_POLL_MS = 5_000;
 
-/** What makes no sense is replaced: a time must be positive, and a pong must have the time of several pings. */
-export function soundTimings(given: Partial<ServerTimings>): ServerTimings {
+/** Replaces invalid values: times must be positive, and the pong timeout more than twice the ping interval. */
+export function validTimings(given: Partial<ServerTimings>): ServerTimings {
   const timings = Object.fromEntries(
     Object.entries(SERVER_TIMINGS).map(([name, usual]) => {
       const value = given[name as keyof ServerTimings];
@@ -76,7 +76,7 @@ export class TyphaServer {
 
   constructor(options: TyphaServerOptions) {
     this.#options = options;
-    this.#timings = soundTimings(options.timings ?? {});
+    this.#timings = validTimings(options.timings ?? {});
     this.#maxConnections = options.maxConnections ?? 10_000;
     this.#handshakes = new PendingHandshakes(options.handshakeLimits ?? HANDSHAKE_LIMITS, this.#timings.handshakeMs);
     this.metrics = new ServerMetrics(options.metrics ?? new MetricsRegistry(), options.caches);
@@ -104,12 +104,12 @@ export class TyphaServer {
     this.#dropSurplus();
   }
 
-  /** Above this, clients are dropped one by one, to find another server. */
-  limitConnections(most: number): void {
-    this.#maxConnections = most;
+  /** Clients above the limit are disconnected gradually, so that they connect to another server. */
+  limitConnections(limit: number): void {
+    this.#maxConnections = limit;
   }
 
-  /** Lets all clients go, spread over the time there is. */
+  /** Disconnects all clients, distributed over the shutdown time. */
   async shutDown(signal?: AbortSignal): Promise<void> {
     clearTimeout(this.#dropping);
     this.#server?.close();
@@ -124,7 +124,7 @@ export class TyphaServer {
     await this.stop();
   }
 
-  /** Ends everything at once. */
+  /** Closes all connections at once. */
   async stop(): Promise<void> {
     clearTimeout(this.#dropping);
     clearInterval(this.#reload);
@@ -147,7 +147,7 @@ export class TyphaServer {
       this.#handshakes.complete(socket);
       const fault = socket.authorized ? peerFault(socket.getPeerCertificate(), tls) : "no valid certificate";
       if (fault === undefined) return this.#accept(socket);
-      log.warn("client refused", { from: socket.remoteAddress, reason: fault });
+      log.warn("rejected a client", { from: socket.remoteAddress, reason: fault });
       socket.destroy();
     });
     server.on("tlsClientError", (error, socket) => {
@@ -163,11 +163,12 @@ export class TyphaServer {
           TlsServer["setSecureContext"]
         >[0]);
         generation = now;
-        log.info("certificate renewed");
+        log.info("loaded the renewed certificate");
       } catch (error) {
-        log.warn("renewed certificate cannot be used, the old one stays", { error }); // half written: the next look may do
+        // The file may be incomplete while it is written: the next check tries again.
+        log.warn("cannot use the renewed certificate; keeping the old one", { error });
       }
-    }, this.#options.certificateLookMs ?? CERTIFICATE_LOOK_MS);
+    }, this.#options.certificatePollMs ?? CERTIFICATE_POLL_MS);
     this.#reload.unref();
     return server;
   }
@@ -205,7 +206,7 @@ export class TyphaServer {
     this.#connections.delete(connection);
     this.metrics.active = this.#connections.size;
     if (connection.hello !== undefined) this.metrics.onStreamEnd(connection);
-    this.#options.log.info("client gone", { connection: connection.id, reason });
+    this.#options.log.info("client disconnected", { connection: connection.id, reason });
   }
 
   #dropSurplus(): void {
@@ -213,7 +214,7 @@ export class TyphaServer {
     this.#dropping = setTimeout(
       () => {
         if (this.#connections.size > this.#maxConnections) {
-          this.#dropOne("this server has its share of clients");
+          this.#dropOne("this server has too many clients");
           this.metrics.dropped++;
         }
         this.#dropSurplus();

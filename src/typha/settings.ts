@@ -1,5 +1,5 @@
-// How a client finds Typha: <PREFIX>TYPHA<FIELD> in the environment. Felix looks for FELIX_ names, the BGP service for
-// CONFD_, FELIX_ and CALICO_ names, the tunnel allocator and the status reporter for FELIX_ and CALICO_ names.
+// Reads the settings of Typha's clients from the environment: <PREFIX>TYPHA<FIELD>. Felix uses the prefix FELIX_, the BGP
+// service CONFD_, FELIX_ and CALICO_, the tunnel allocator and the status reporter FELIX_ and CALICO_.
 import { checkTlsSettings, type TlsSettings } from "./tls.ts";
 
 export interface TyphaSettings {
@@ -14,7 +14,7 @@ export interface TyphaSettings {
 export const BGP_PREFIXES = ["CONFD_", "FELIX_", "CALICO_"] as const;
 export const NODE_PREFIXES = ["FELIX_", "CALICO_"] as const;
 
-/** @returns nothing when neither an address nor a service is named: then there is no Typha */
+/** @returns undefined if neither an address nor a service is set: Typha is not used */
 export function typhaSettings(
   env: Readonly<Record<string, string | undefined>>,
   prefixes: readonly string[],
@@ -49,7 +49,7 @@ export function typhaSettings(
   };
 }
 
-function seconds(text: string | undefined, usual: number): number {
-  const value = text === undefined ? usual : Number(text.replace(/s$/, ""));
-  return (Number.isFinite(value) && value > 0 ? value : usual) * 1000;
+function seconds(text: string | undefined, defaultSeconds: number): number {
+  const value = text === undefined ? defaultSeconds : Number(text.replace(/s$/, ""));
+  return (Number.isFinite(value) && value > 0 ? value : defaultSeconds) * 1000;
 }

@@ -22,7 +22,7 @@ function recordsOf(frame: Buffer): [string, string][] {
   ]);
 }
 
-/** Everything the cache holds, read as a joining client reads it. */
+/** All entries of the cache, read as for a new client. */
 function snapshot(cache: SnapshotCache, compress = true): Map<string, string> {
   const state = new Map<string, string>();
   let path = "";
@@ -40,7 +40,7 @@ function snapshot(cache: SnapshotCache, compress = true): Map<string, string> {
   return state;
 }
 
-test("TC-T06 a snapshot is what was told, however many leaves and in whatever order", () =>
+test("TC-T06 a snapshot contains all updates, for any number of leaves and any order", () =>
   fc.assert(
     fc.property(fc.array(fc.tuple(fc.nat(3000), fc.option(fc.nat(5))), { maxLength: 6000, size: "max" }), (changes) => {
       const cache = new SnapshotCache();
@@ -60,7 +60,7 @@ test("TC-T06 a snapshot is what was told, however many leaves and in whatever or
     { numRuns: 20 },
   ));
 
-test("TC-T06 crumbs lead from any of the last states to the present; older ones are gone, their deletions remembered", () => {
+test("TC-T06 crumbs lead from any recent state to the present one; of older states the deletions are kept", () => {
   const cache = new SnapshotCache({ maxBatch: 10 });
   cache.onUpdates([update("gone", "x")]);
   cache.publish();
@@ -74,12 +74,12 @@ test("TC-T06 crumbs lead from any of the last states to the present; older ones 
   expect(cache.crumbsAfter(cache.head.sequence)).toEqual([]);
   expect(cache.crumbsAfter(cache.head.sequence - 2)).toHaveLength(2);
   expect(cache.crumbsAfter(early)).toBeUndefined();
-  expect(cache.remembers(early)).toBe(true);
+  expect(cache.hasDeletionsAfter(early)).toBe(true);
   expect(cache.deletionsAfter(early).map(({ path }) => path)).toEqual(["/calico/v1/netset/gone"]);
   cache.close();
 });
 
-test("TC-T06 deletions are forgotten after their time, and those who would need them are told so", () => {
+test("TC-T06 deletions are dropped after a time, and hasDeletionsAfter reports it", () => {
   let now = 0;
   const cache = new SnapshotCache({ now: () => now, memoryMs: 1000 });
   cache.onUpdates([update("a", "x")]);
@@ -90,12 +90,12 @@ test("TC-T06 deletions are forgotten after their time, and those who would need 
   now = 2000;
   cache.onUpdates([update("b", "x")]);
   cache.publish();
-  expect(cache.remembers(early)).toBe(false);
-  expect(cache.remembers(cache.head.sequence)).toBe(true);
+  expect(cache.hasDeletionsAfter(early)).toBe(false);
+  expect(cache.hasDeletionsAfter(cache.head.sequence)).toBe(true);
   cache.close();
 });
 
-test("TC-T07 what says nothing new is not passed on; a deletion and a creation always are", () => {
+test("TC-T07 an update without a change is skipped; a deletion or creation never is", () => {
   const cache = new SnapshotCache();
   cache.onUpdates([update("a", "x", "new")]);
   cache.publish();
@@ -113,7 +113,7 @@ test("TC-T07 what says nothing new is not passed on; a deletion and a creation a
   cache.close();
 });
 
-test("TC-T07 a change and its undoing within one step both count", () => {
+test("TC-T07 a change and its reversal within one batch are both published", () => {
   const cache = new SnapshotCache();
   cache.onUpdates([update("a", "x")]);
   cache.publish();
@@ -123,7 +123,7 @@ test("TC-T07 a change and its undoing within one step both count", () => {
   cache.close();
 });
 
-test("TC-T07 a resource's revision alone is no change", () => {
+test("TC-T07 a new revision of an unchanged resource is not a change", () => {
   const cache = new SnapshotCache();
   const node = (resourceVersion: string): SyncerUpdate =>
     ({
@@ -139,7 +139,7 @@ test("TC-T07 a resource's revision alone is no change", () => {
   cache.close();
 });
 
-test("TC-T07 only the last crumb of a batch carries the new status, and a status alone makes one", () => {
+test("TC-T07 only the last crumb of a batch has the new status, and a status alone is published too", () => {
   const cache = new SnapshotCache({ maxBatch: 10 });
   const start = cache.head.sequence;
   cache.onUpdates(Array.from({ length: 25 }, (_, i) => update(`s${i}`, "x")));
@@ -157,7 +157,7 @@ test("TC-T07 only the last crumb of a batch carries the new status, and a status
   cache.close();
 });
 
-test("TC-T12 parts of a snapshot are made once and shared, and made anew only where much has changed", () => {
+test("TC-T12 parts of a snapshot are encoded once and shared, and encoded again only after many changes", () => {
   let now = 0;
   const cache = new SnapshotCache({ now: () => now, maxBatch: 10_000 });
   const name = (i: number) => `s${String(i).padStart(5, "0")}`;
@@ -181,7 +181,7 @@ test("TC-T12 parts of a snapshot are made once and shared, and made anew only wh
   cache.close();
 });
 
-test("a snapshot says the same plain and compressed", () => {
+test("a plain and a compressed snapshot have the same content", () => {
   const cache = new SnapshotCache();
   cache.onUpdates(Array.from({ length: 500 }, (_, i) => update(`s${i}`, "ü€😀".repeat(i % 7))));
   cache.publish();

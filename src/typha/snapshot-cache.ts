@@ -1,12 +1,12 @@
-// What a pipeline's clients follow: the present state in leaves of a few hundred entries each, the last changes as
-// crumbs, and a memory of deletions. Every change has a sequence number, so whoever knows everything up to one can be
-// told the rest: by the crumbs since, or, when those are gone, by all entries changed since. Nothing is kept on behalf
-// of a slow client; it costs no memory however slow it is.
+// Stores the state of one syncer for its clients: the present entries in leaves of a few hundred each, the latest changes
+// as crumbs, and recent deletions. Every change has a sequence number. A client that has everything up to a number receives
+// the crumbs after it or, if those are no longer kept, all entries that changed since. Nothing is stored per client, so
+// slow clients use no memory.
 import type { SyncerSink, SyncerUpdate, SyncStatus } from "../datastore/index.ts";
 import { FRAME, frameBytes } from "./protocol.ts";
 import { type CrumbHead, encodeHead, encodeRecords, type TextUpdate, textUpdate } from "./records.ts";
 
-/** One frame in both forms, each made when first needed and then shared by all. */
+/** A frame, plain and compressed. Each form is encoded when first needed, and shared by all clients. */
 class SharedFrame {
   readonly #make: (compress: boolean) => Buffer;
   #plain: Buffer | undefined;
@@ -22,7 +22,7 @@ class SharedFrame {
   }
 }
 
-/** A published step from one state of the datastore to a later one. */
+/** A published batch of changes, which leads from one state of the datastore to a later one. */
 export interface Crumb extends CrumbHead {
   readonly changes: readonly TextUpdate[];
   readonly frame: SharedFrame;
@@ -34,30 +34,30 @@ interface Entry extends TextUpdate {
 }
 export interface LeafFrame {
   readonly bytes: Buffer;
-  /** It holds all changes up to here. */
+  /** The frame contains all changes up to this sequence number. */
   readonly sequence: number;
 }
 export interface Leaf {
   /** Sorted by path, never empty. */
   entries: Entry[];
-  /** Of its newest change. */
+  /** Sequence number of its newest change. */
   sequence: number;
-  packed: KeptFrame | undefined;
-  plain: KeptFrame | undefined;
+  packed: CachedFrame | undefined;
+  plain: CachedFrame | undefined;
 }
-interface KeptFrame extends LeafFrame {
-  readonly madeAt: number;
-  /** Changes of the leaf since. */
+interface CachedFrame extends LeafFrame {
+  readonly encodedAtMs: number;
+  /** Number of changes of the leaf since then. */
   dirty: number;
 }
 
 export interface SnapshotCacheOptions {
-  /** Most changes in one crumb. */
+  /** Maximum number of changes per crumb. */
   readonly maxBatch?: number;
   readonly now?: () => number;
-  /** How long deletions are remembered for those who fell behind. */
+  /** Time for which deletions are kept, for clients that are behind. */
   readonly memoryMs?: number;
-  /** Time to gather changes before the next crumb; asked each time. */
+  /** Returns the time for which changes are batched before the next crumb. */
   readonly paceMs?: () => number;
 }
 
@@ -70,7 +70,7 @@ export interface CacheCounts {
   packedBytes: number;
   /** Changes in the newest crumb. */
   lastCrumb: number;
-  /** Followers that had the next crumb waiting for them, and those that waited for it. */
+  /** Number of times that a client found the next crumb ready, and that it had to wait for it. */
   ready: number;
   waited: number;
 }
@@ -79,9 +79,10 @@ const LEAF_SPLIT = 1024;
 const MAX_CRUMBS = 1024;
 const MAX_CRUMB_CHANGES = 20_000;
 const MAX_DELETIONS = 200_000;
-/** A leaf's frame may be older than the leaf: what changed since is told afterwards. */
-const FRAME_LIFE_MS = 1000;
-const FRAME_DIRT = 0.1;
+/** A leaf's cached frame may be out of date, because later changes are sent after it. It is used for at least this time. */
+const FRAME_CACHE_MS = 1000;
+/** After that, it is used while no larger share of the leaf has changed. */
+const MAX_CHANGED_SHARE = 0.1;
 
 export class SnapshotCache implements SyncerSink {
   readonly counts: CacheCounts = {
@@ -102,17 +103,17 @@ export class SnapshotCache implements SyncerSink {
   readonly #listeners = new Set<() => void>();
   readonly #leaves: Leaf[] = [];
   readonly #byPath = new Map<string, Entry>();
-  /** Newest last. */
+  /** The newest is the last. */
   #crumbs: Crumb[] = [];
   #crumbChanges = 0;
-  /** Path → when it went, oldest first. */
+  /** By path; the oldest first. */
   readonly #deletions = new Map<string, { readonly sequence: number; readonly at: number }>();
-  /** Deletions up to here are forgotten. */
-  #horizon = 0;
+  /** Deletions up to this sequence number are no longer kept. */
+  #forgottenSequence = 0;
   #pending: TextUpdate[] = [];
   /** The last of the pending changes for each path. */
   readonly #newest = new Map<string, TextUpdate>();
-  #wantedStatus: SyncStatus = "wait-for-ready";
+  #latestStatus: SyncStatus = "wait-for-ready";
   #timer: Timer | undefined;
   #publishedAt = 0;
   #head: CrumbHead;
@@ -136,7 +137,7 @@ export class SnapshotCache implements SyncerSink {
   }
 
   onStatus(status: SyncStatus): void {
-    this.#wantedStatus = status;
+    this.#latestStatus = status;
     this.#schedule();
   }
 
@@ -145,7 +146,7 @@ export class SnapshotCache implements SyncerSink {
       this.counts.updates++;
       const next = textUpdate(update);
       const current = this.#newest.get(next.path) ?? this.#byPath.get(next.path);
-      // What says nothing new is not passed on. A deletion always is: consumers count them.
+      // An update without a change is skipped. Deletions are always passed on, because consumers count them.
       if (current !== undefined && current.value === next.value && next.change !== "new") {
         this.counts.skipped++;
         continue;
@@ -153,31 +154,31 @@ export class SnapshotCache implements SyncerSink {
       this.#pending.push(next);
       this.#newest.set(next.path, next);
     }
-    // Statuses belong behind all updates before them: only the last crumb of what is pending carries one.
+    // A status follows all updates before it: only the last crumb of the pending changes has the new status.
     this.#schedule();
   }
 
-  /** Told after each new crumb. */
+  /** Calls the listener after each new crumb. */
   subscribe(listener: () => void): () => void {
     this.#listeners.add(listener);
     return () => this.#listeners.delete(listener);
   }
 
-  /** Makes crumbs of what is pending, now. */
+  /** Publishes the pending changes as crumbs. */
   publish(): void {
     clearTimeout(this.#timer);
     this.#timer = undefined;
     const pending = this.#pending;
     this.#pending = [];
     this.#newest.clear();
-    if (pending.length === 0 && this.#wantedStatus === this.#head.status) return;
+    if (pending.length === 0 && this.#latestStatus === this.#head.status) return;
     this.#publishedAt = this.#now();
     for (let i = 0; i === 0 || i < pending.length; i += this.#maxBatch) {
       const isLast = i + this.#maxBatch >= pending.length;
-      const status = isLast ? this.#wantedStatus : this.#head.status;
+      const status = isLast ? this.#latestStatus : this.#head.status;
       this.#addCrumb(pending.slice(i, i + this.#maxBatch), status);
     }
-    this.#forgetDeletions();
+    this.#deleteOldDeletions();
     for (const listener of this.#listeners) listener();
   }
 
@@ -186,7 +187,7 @@ export class SnapshotCache implements SyncerSink {
     this.#listeners.clear();
   }
 
-  /** The crumbs after a sequence number; undefined when they are no longer all there. */
+  /** Returns the crumbs after a sequence number; undefined if some of them are no longer kept. */
   crumbsAfter(sequence: number): readonly Crumb[] | undefined {
     if (sequence === this.#head.sequence) return [];
     const first = this.#crumbs[0];
@@ -194,9 +195,9 @@ export class SnapshotCache implements SyncerSink {
     return this.#crumbs.slice(sequence - first.sequence + 1);
   }
 
-  /** Whether all deletions after a sequence number are remembered. */
-  remembers(sequence: number): boolean {
-    return sequence >= this.#horizon;
+  /** Returns whether all deletions after a sequence number are still kept. */
+  hasDeletionsAfter(sequence: number): boolean {
+    return sequence >= this.#forgottenSequence;
   }
 
   deletionsAfter(sequence: number): TextUpdate[] {
@@ -206,7 +207,7 @@ export class SnapshotCache implements SyncerSink {
     return found;
   }
 
-  /** The first leaf that holds a path beyond the given one. */
+  /** Returns the first leaf that contains a path after the given one. */
   leafAfter(path: string): Leaf | undefined {
     const i = this.#leafIndex(path);
     const leaf = this.#leaves[i];
@@ -214,26 +215,26 @@ export class SnapshotCache implements SyncerSink {
     return (leaf.entries.at(-1)?.path ?? "") > path ? leaf : this.#leaves[i + 1];
   }
 
-  /** A whole leaf as creations, kept for the next who asks. It may be somewhat older than the leaf is now. */
+  /** Returns all entries of a leaf as one cached frame, which may be slightly out of date. */
   leafFrame(leaf: Leaf, compress: boolean): LeafFrame {
     const form = compress ? "packed" : "plain";
-    const kept = leaf[form];
-    const isFresh =
-      kept !== undefined &&
-      (kept.dirty <= leaf.entries.length * FRAME_DIRT || this.#now() - kept.madeAt < FRAME_LIFE_MS) &&
-      this.remembers(kept.sequence);
-    if (isFresh) {
+    const cached = leaf[form];
+    const isUsable =
+      cached !== undefined &&
+      (cached.dirty <= leaf.entries.length * MAX_CHANGED_SHARE || this.#now() - cached.encodedAtMs < FRAME_CACHE_MS) &&
+      this.hasDeletionsAfter(cached.sequence);
+    if (isUsable) {
       this.counts.framesReused++;
-      return kept;
+      return cached;
     }
     this.counts.framesMade++;
     const bytes = this.updatesFrame(leaf.entries, compress);
-    const made = { bytes, sequence: this.#head.sequence, madeAt: this.#now(), dirty: 0 };
-    leaf[form] = made;
-    return made;
+    const frame = { bytes, sequence: this.#head.sequence, encodedAtMs: this.#now(), dirty: 0 };
+    leaf[form] = frame;
+    return frame;
   }
 
-  /** Updates outside any crumb: part of a snapshot or of catching up. */
+  /** Encodes updates outside a crumb: a part of a snapshot or of a catch-up. */
   updatesFrame(updates: readonly TextUpdate[], compress: boolean): Buffer {
     const records = encodeRecords(updates);
     const frame = frameBytes(FRAME.updates, records, compress);
@@ -242,7 +243,7 @@ export class SnapshotCache implements SyncerSink {
     return frame;
   }
 
-  /** What was told since `begin` adds up to this state. */
+  /** Encodes the end of a group: with all updates since `begin`, the client has this state. */
   endFrame(head: CrumbHead): Buffer {
     return frameBytes(FRAME.end, encodeHead(head));
   }
@@ -295,7 +296,7 @@ export class SnapshotCache implements SyncerSink {
     leaf.entries.splice(at, isKnown ? 1 : 0, entry);
     touch(leaf, entry.sequence);
     if (leaf.entries.length <= LEAF_SPLIT) return;
-    // New paths mostly come in order: leave the left half full enough to be left alone.
+    // New paths mostly arrive in order: at the end of the leaf, split so that the left part stays full.
     const right = leaf.entries.splice(at >= LEAF_SPLIT ? LEAF_SPLIT : LEAF_SPLIT / 2);
     leaf.packed = leaf.plain = undefined;
     this.#leaves.splice(i + 1, 0, newLeaf(right, leaf.sequence));
@@ -310,7 +311,7 @@ export class SnapshotCache implements SyncerSink {
     if (leaf.entries.length === 0) this.#leaves.splice(i, 1);
   }
 
-  /** The last leaf that begins at or before a path. */
+  /** Returns the index of the last leaf that starts at or before a path. */
   #leafIndex(path: string): number {
     let [low, high] = [0, this.#leaves.length];
     while (low < high) {
@@ -321,12 +322,12 @@ export class SnapshotCache implements SyncerSink {
     return Math.max(0, low - 1);
   }
 
-  #forgetDeletions(): void {
+  #deleteOldDeletions(): void {
     const oldest = this.#now() - this.#memoryMs;
     for (const [path, { sequence, at }] of this.#deletions) {
       if (at >= oldest && this.#deletions.size <= MAX_DELETIONS) return;
       this.#deletions.delete(path);
-      this.#horizon = sequence;
+      this.#forgottenSequence = sequence;
     }
   }
 }

@@ -1,4 +1,4 @@
-// The command line of calico-typha.
+// Declares the command line of calico-typha.
 import { type Command, commandsWith, type Grammar } from "../lib/command-line/command.ts";
 
 export const typhaGrammar = {
@@ -8,7 +8,7 @@ export const typhaGrammar = {
       short: "c",
       value: "FILE",
       default: "/etc/calico/typha.cfg",
-      about: "file with settings; it need not exist",
+      about: "optional file with settings",
     },
     version: { type: "switch", about: "print the version" },
   },

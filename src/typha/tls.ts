@@ -1,5 +1,5 @@
-// Who may talk to whom: both sides show a certificate of the cluster's authority, and the name in it must be the one
-// that was configured, as common name or as URI.
+// Checks the TLS settings and the peer's certificate: it must be signed by the cluster's CA, and its common name or URI SAN
+// must be the configured one.
 import { readFileSync, statSync } from "node:fs";
 import type { PeerCertificate, SecureContextOptions } from "node:tls";
 
@@ -8,7 +8,7 @@ export interface TlsFiles {
   readonly certFile: string;
   readonly caFile: string;
 }
-/** The peer's name. With both set, either will do. */
+/** The peer's name. If both are set, one of them must match. */
 export interface PeerName {
   readonly commonName?: string;
   readonly uriSan?: string;
@@ -19,14 +19,16 @@ class TlsConfigError extends Error {
   override readonly name = "TlsConfigError";
 }
 
-/** All or nothing: three files and at least one name. */
+/** Requires either no setting, or all three files and at least one name. */
 export function checkTlsSettings(given: Partial<TlsSettings>, side: "client" | "server"): TlsSettings | undefined {
   const { keyFile = "", certFile = "", caFile = "", commonName = "", uriSan = "" } = given;
   if ([keyFile, certFile, caFile, commonName, uriSan].every((text) => text === "")) return undefined;
   if (keyFile === "" || certFile === "" || caFile === "")
-    throw new TlsConfigError("TLS to or from Typha needs key, certificate and CA files: set all three or none");
+    throw new TlsConfigError(
+      "Typha's TLS settings are incomplete: set the key, certificate and CA file, or none of them",
+    );
   if (commonName === "" && uriSan === "")
-    throw new TlsConfigError(`TLS to or from Typha needs the ${side}'s common name or URI SAN: set one of them`);
+    throw new TlsConfigError(`Typha's TLS settings are incomplete: set the ${side}'s common name or URI SAN`);
   return {
     keyFile,
     certFile,
@@ -36,7 +38,7 @@ export function checkTlsSettings(given: Partial<TlsSettings>, side: "client" | "
   };
 }
 
-/** What is wrong with a peer that has proved its certificate; nothing when it is the right one. */
+/** Returns why a peer with a valid certificate is rejected, or undefined if its name matches. */
 export function peerFault(certificate: PeerCertificate | undefined, wanted: PeerName): string | undefined {
   const commonName = certificate?.subject?.CN;
   const uris = (certificate?.subjectaltname ?? "")
@@ -46,10 +48,10 @@ export function peerFault(certificate: PeerCertificate | undefined, wanted: Peer
   if (wanted.commonName !== undefined && commonName === wanted.commonName) return undefined;
   if (wanted.uriSan !== undefined && uris.includes(wanted.uriSan)) return undefined;
   const named = [wanted.commonName && `CN ${wanted.commonName}`, wanted.uriSan && `URI ${wanted.uriSan}`];
-  return `the certificate is of CN ${String(commonName ?? "-")}, URI ${uris.join(" ") || "-"}; want ${named.filter(Boolean).join(" or ")}`;
+  return `the certificate has CN ${String(commonName ?? "-")}, URI ${uris.join(" ") || "-"}; want ${named.filter(Boolean).join(" or ")}`;
 }
 
-/** Reads key, certificate and authority now. */
+/** Reads the key, certificate and CA files. */
 export function loadContext(
   files: TlsFiles,
   env: Readonly<Record<string, string | undefined>> = {},
@@ -72,13 +74,13 @@ export function loadContext(
   };
 }
 
-/** Changes when one of the files was renewed. */
+/** Returns a text that changes when one of the files is renewed. */
 export const generationOf = (files: TlsFiles): string =>
   [files.keyFile, files.certFile, files.caFile]
     .map((file) => String(statSync(file, { throwIfNoEntry: false })?.mtimeMs ?? 0))
     .join();
 
-/** By the names of RFCs, which are also those of the field's other programs, to those of OpenSSL. */
+/** From IANA's names, which Go and Calico use, to OpenSSL's. */
 const CIPHERS: Readonly<Record<string, string>> = {
   TLS_AES_128_GCM_SHA256: "TLS_AES_128_GCM_SHA256",
   TLS_AES_256_GCM_SHA384: "TLS_AES_256_GCM_SHA384",
@@ -103,7 +105,9 @@ export function cipherList(names: string): string {
     .map((name) => {
       const cipher = CIPHERS[name];
       if (cipher === undefined)
-        throw new TlsConfigError(`TLS_CIPHER_SUITES: ${name} is unknown; want of ${Object.keys(CIPHERS).join(", ")}`);
+        throw new TlsConfigError(
+          `TLS_CIPHER_SUITES: ${name} is unknown; want one of ${Object.keys(CIPHERS).join(", ")}`,
+        );
       return cipher;
     })
     .join(":");

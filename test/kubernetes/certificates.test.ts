@@ -223,7 +223,7 @@ suite("certificates and authority are rotated while Typha and its clients run: n
     return eventually(() => newcomers.count > before + 2);
   };
   const updateTypha = async () => {
-    const reloads = () => typha.output.split("certificate renewed").length;
+    const reloads = () => typha.output.split("loaded the renewed certificate").length;
     const before = reloads();
     await typhaPod.mount();
     await untilNewcomers(); // the files are new, and Typha may still use the old ones

@@ -78,7 +78,11 @@ suite("a renewed certificate reaches the running Typha through the kubelet", asy
     const { data } = cluster.get<{ data: Record<string, string> }>(["secret/typha-certs", "--namespace=kube-system"]);
     return data["tls.crt"] !== "" && JSON.stringify(data) !== JSON.stringify(before);
   }, 60_000);
-  await eventually(() => logOf(pod).includes("certificate renewed"), 180_000, "Typha reads the renewed certificate");
+  await eventually(
+    () => logOf(pod).includes("loaded the renewed certificate"),
+    180_000,
+    "Typha reads the renewed certificate",
+  );
   expect(podsOf("calico-typha")[0]?.status.containerStatuses?.[0]?.restartCount).toBe(0);
   // A node that starts now connects.
   cluster.kubectl(["delete", "pod", "--namespace=kube-system", podsOf("calico-node")[0]?.metadata.name ?? ""]);

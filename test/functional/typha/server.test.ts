@@ -7,7 +7,7 @@ import { WatcherSyncer } from "../../../src/datastore/watcher-syncer.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { API_VERSION, keyPath, ParsedSelector, passThrough } from "../../../src/model/index.ts";
 import { FRAME, frameBytes, jsonFrame, PREFACE } from "../../../src/typha/protocol.ts";
-import { soundTimings } from "../../../src/typha/server.ts";
+import { validTimings } from "../../../src/typha/server.ts";
 import { set, stateOf, TestConsumer, TestServer } from "./harness.ts";
 import { HELLO, RawClient } from "./raw-client.ts";
 
@@ -128,7 +128,7 @@ const refusals: readonly { name: string; say: (client: RawClient) => unknown; re
   {
     name: "a pipeline not served here",
     say: (c) => c.greet({ ...HELLO, syncer: "node-status" }),
-    reason: /no pipeline/,
+    reason: /does not serve the syncer/,
   },
   {
     name: "another message than hello",
@@ -138,7 +138,7 @@ const refusals: readonly { name: string; say: (client: RawClient) => unknown; re
   {
     name: "a hello that is no object",
     say: (c) => c.send(Buffer.concat([PREFACE, jsonFrame(FRAME.clientHello, null)])),
-    reason: /no JSON object/,
+    reason: /not a JSON object/,
   },
   {
     name: "an unexpected message",
@@ -227,7 +227,7 @@ test("TC-T13 a client that answers pings stays; one that does not is dropped", a
   await using good = TestConsumer.connect(server.address);
   using mute = new RawClient(server.server.port);
   mute.greet();
-  expect(await mute.goodbye()).toBe("no sign of life");
+  expect(await mute.goodbye()).toBe("no pong received");
   expect(mute.types()).toContain(FRAME.ping);
   await Bun.sleep(300);
   expect(good.statuses).toEqual(["wait-for-ready", "resync", "in-sync"]);
@@ -235,8 +235,8 @@ test("TC-T13 a client that answers pings stays; one that does not is dropped", a
 });
 
 test("TC-T13 timings that make no sense are replaced", () => {
-  expect(soundTimings({ pingMs: 1000, pongMs: 1500 }).pongMs).toBe(6000);
-  expect(soundTimings({ pingMs: -1, writeMs: 0 })).toMatchObject({ pingMs: 10_000, writeMs: 120_000 });
+  expect(validTimings({ pingMs: 1000, pongMs: 1500 }).pongMs).toBe(6000);
+  expect(validTimings({ pingMs: -1, writeMs: 0 })).toMatchObject({ pingMs: 10_000, writeMs: 120_000 });
 });
 
 test("TC-T14 a client that does not read its snapshot is dropped after the write timeout", async () => {

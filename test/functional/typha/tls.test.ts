@@ -159,7 +159,7 @@ test("TC-T18 a renewed server certificate is shown to the next client, without a
   put(authority.issue("old-name", []));
   await using server = await TestServer.start({
     tls: settings(rotating, { commonName: CN }),
-    certificateLookMs: 50,
+    certificatePollMs: 50,
   });
   server.felix.onStatus("in-sync");
   const own = authority.issue(CN, []);
@@ -177,7 +177,7 @@ test("TC-T18 a renewed authority decides about the next client, who stays is not
   copyFileSync(authority.certFile, caFile);
   await using server = await TestServer.start({
     tls: { ...serverCert, caFile, commonName: CN },
-    certificateLookMs: 50,
+    certificatePollMs: 50,
   });
   server.felix.onStatus("in-sync");
   const old = settings(authority.issue(CN, []), { commonName: "typha-server" });
@@ -228,8 +228,10 @@ test("TC-T18 TLS settings are complete or absent", () => {
   expect(checkTlsSettings({ ...all, commonName: "n" }, "client")).toEqual({ ...all, commonName: "n" });
   expect(() => checkTlsSettings(all, "client")).toThrow("common name or URI SAN");
   for (const missing of ["keyFile", "certFile", "caFile"] as const)
-    expect(() => checkTlsSettings({ ...all, [missing]: "", commonName: "n" }, "client")).toThrow("all three or none");
-  expect(() => checkTlsSettings({ uriSan: "u" }, "client")).toThrow("all three or none");
+    expect(() => checkTlsSettings({ ...all, [missing]: "", commonName: "n" }, "client")).toThrow(
+      "set the key, certificate and CA file",
+    );
+  expect(() => checkTlsSettings({ uriSan: "u" }, "client")).toThrow("set the key, certificate and CA file");
   expect(peerFault(undefined, { commonName: "n" })).toContain("want CN n");
 });
 
