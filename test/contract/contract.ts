@@ -1,4 +1,4 @@
-// What every driver promises, as one suite. A driver names what it cannot do; everything else must hold.
+// Defines the test suite that all datastore drivers must pass. A driver lists the features that it lacks.
 import { afterAll, afterEach, beforeAll, describe, expect, test } from "bun:test";
 import {
   AlreadyExists,
@@ -20,39 +20,39 @@ import { pool, poolKey } from "./entries.ts";
 
 export interface Subject {
   readonly store: Datastore;
-  /** Another connection to the same data, as another process would have. */
+  /** A second connection to the same data, as of another process. */
   readonly other: Datastore;
-  /** Puts text where a value stands, past every check. */
+  /** Writes text as a value, without any check. */
   putRaw(path: string, text: string): Promise<void>;
-  /** Forgets history up to a revision. */
+  /** Deletes the history up to a revision. */
   compact(revision: string): Promise<void>;
-  /** Removes every entry. */
+  /** Deletes all entries. */
   clear(): Promise<void>;
   stop(): Promise<void>;
 }
 
-/** What a driver may be unable to do. Where it can be asked for at all, the answer is `Unsupported`. */
-export type Lack =
+/** Features that a driver may lack. If there is a call for the feature, it throws `Unsupported`. */
+export type MissingFeature =
   | "watch"
-  /** The past cannot be read; a list at a revision is a list no older than it. */
+  /** Old revisions cannot be read; a list at a revision returns that state or a newer one. */
   | "history"
-  /** Felix's status keys, which vanish after their time, have no place. */
+  /** Felix's status keys, which expire, are not stored. */
   | "status"
-  /** Nor has the marker of a host that IPAM knows. */
+  /** IPAM's host keys are not stored. */
   | "host markers"
-  /** Text that does not parse cannot get in: the server has a schema. */
+  /** Invalid text cannot be stored, because the server checks a schema. */
   | "raw text"
-  /** Events of a watch do not tell what stood there before. */
+  /** Watch events do not contain the previous value. */
   | "previous values"
-  /** A watch may be behind: one from a revision of the future waits for it. */
-  | "knowing the future"
-  /** Several entries cannot be written in one moment. */
+  /** A watch from a future revision is not rejected, but waits for that revision. */
+  | "future revision check"
+  /** Several entries cannot be written atomically. */
   | "transactions";
 
 export interface Driver {
   readonly name: string;
-  readonly lacks: ReadonlySet<Lack>;
-  /** Changes that a slow reader of a watch must all see. */
+  readonly lacks: ReadonlySet<MissingFeature>;
+  /** Number of changes that a slow consumer of a watch must receive. */
   readonly changes?: number;
   start(onUnreadable: (error: UnreadableEntry) => void): Promise<Subject>;
 }
@@ -82,7 +82,7 @@ export function contract(driver: Driver): void {
   describe(driver.name, () => {
     let subject: Subject;
     let store: Datastore;
-    const lacks = (lack: Lack) => driver.lacks.has(lack);
+    const lacks = (feature: MissingFeature) => driver.lacks.has(feature);
     const unreadable: UnreadableEntry[] = [];
     beforeAll(async () => {
       subject = await driver.start((error) => unreadable.push(error));
@@ -91,7 +91,7 @@ export function contract(driver: Driver): void {
     afterAll(() => subject?.stop());
     afterEach(() => subject.clear());
 
-    test("DM-087 create writes once; the second meets AlreadyExists with what is there", async () => {
+    test("DM-087 a second create fails with AlreadyExists, which contains the existing entry", async () => {
       const written = await store.create(pool("a"));
       expect(await store.get(poolKey("a"))).toEqual(written);
       const error = await fault(store.create(pool("a", "10.9.0.0/16")));
@@ -101,7 +101,7 @@ export function contract(driver: Driver): void {
       expect(specOf(await store.get(poolKey("a")))).toMatchObject(specOf(pool("a")));
     });
 
-    test("DM-087 update compares the revision: NotFound, Conflict with the current value, or written", async () => {
+    test("DM-087 update compares the revision, and fails with NotFound or with Conflict and the current value", async () => {
       expect(await fault(store.update({ ...pool("a"), revision: "1" }))).toBeInstanceOf(NotFound);
       const first = await store.create(pool("a"));
       const second = await store.update({ ...pool("a", "10.1.0.0/16"), revision: first.revision });
@@ -113,7 +113,7 @@ export function contract(driver: Driver): void {
       expect(specOf(await store.get(poolKey("a")))).toMatchObject(specOf(pool("a", "10.1.0.0/16")));
     });
 
-    test("DM-087 an update without a revision, or with one that is none, is refused", async () => {
+    test("DM-087 an update without a revision, or with an invalid one, is rejected", async () => {
       await store.create(pool("a"));
       expect(await fault(store.update(pool("a")))).toBeInstanceOf(ValidationFailed);
       const error = await fault(store.update({ ...pool("a"), revision: "tomorrow" }));
@@ -121,13 +121,13 @@ export function contract(driver: Driver): void {
       expect((error as Error).message).toContain("ResourceVersion = 'tomorrow'");
     });
 
-    test("DM-087 apply writes whatever is there and ignores the revision", async () => {
+    test("DM-087 apply creates or overwrites, and ignores the revision", async () => {
       await store.apply({ ...pool("a"), revision: "99999" });
       const second = await store.apply({ ...pool("a", "10.1.0.0/16"), revision: "1" });
       expect(await store.get(poolKey("a"))).toEqual(second);
     });
 
-    test("DM-087 delete gives back what was there, compares a revision when given, takes exactly one key", async () => {
+    test("DM-087 delete returns the deleted entry, compares a given revision, and deletes exactly one key", async () => {
       expect(await fault(store.delete(poolKey("a")))).toBeInstanceOf(NotFound);
       const first = await store.create(pool("a"));
       await store.create(pool("a2"));
@@ -144,7 +144,7 @@ export function contract(driver: Driver): void {
         expect(store.transact).toBeUndefined();
       });
     else
-      test("a transaction does all writes or none, and names the refused ones", async () => {
+      test("a transaction applies all writes or none, and reports the refused ones", async () => {
         const a = await store.create(pool("a"));
         const b = await store.create(pool("b"));
         const changed = { ...pool("a", "10.1.0.0/16"), revision: a.revision };
@@ -156,7 +156,7 @@ export function contract(driver: Driver): void {
         const now = await store.get(poolKey("a"));
         expect(specOf(now)["cidr"]).toBe("10.1.0.0/16");
         expect(done?.done === true && done.revisions[0]).toBe(now.revision);
-        // An old revision, an entry that is gone, one that exists already: each alone refuses the transaction.
+        // An old revision, a missing entry, an existing entry: each alone makes the transaction fail.
         expect(await store.transact?.([{ op: "create", entry: pool("d") }, create])).toEqual({
           done: false,
           refused: [1],
@@ -174,14 +174,14 @@ export function contract(driver: Driver): void {
         expect(names((await store.list(POOLS)).items)).toEqual(["/a", "/c"]);
       });
 
-    test("an absent key is NotFound by its name", async () => {
+    test("a missing key fails with NotFound, which contains its name", async () => {
       const error = await fault(store.get(setKey("prod", "gone")));
       expect(error).toBeInstanceOf(NotFound);
       expect((error as Error).message).toBe("resource does not exist: NetworkSet(prod/gone)");
     });
 
     if (!lacks("history"))
-      test("DM-088 get and list read the past until it is compacted", async () => {
+      test("DM-088 get and list read old revisions until they are compacted", async () => {
         const first = await store.create(pool("a"));
         await store.create(pool("b"));
         const second = await store.update({ ...pool("a", "10.1.0.0/16"), revision: first.revision });
@@ -201,7 +201,7 @@ export function contract(driver: Driver): void {
         expect(await fault(store.list(POOLS, { revision: future }))).toBeInstanceOf(ValidationFailed);
       });
 
-    test("DM-088 list narrows by kind, namespace, name and the beginning of the name", async () => {
+    test("DM-088 list selects by kind, namespace, name and prefix of the name", async () => {
       for (const [namespace, name] of [
         ["prod", "web"],
         ["prod", "web-2"],
@@ -221,7 +221,7 @@ export function contract(driver: Driver): void {
       expect(await list({ namespace: "none" })).toEqual([]);
     });
 
-    test("DM-082 IPAM entries are told apart although their paths interleave", async () => {
+    test("DM-082 IPAM entries of different types are distinguished, although their paths interleave", async () => {
       const cidr = parseCidr("10.0.0.0/30");
       const cidr6 = parseCidr("fd00::/126");
       const block = { affinity: "host:h1", allocations: [null], unallocated: [0], attributes: [], deleted: false };
@@ -255,7 +255,7 @@ export function contract(driver: Driver): void {
     });
 
     if (!lacks("raw text"))
-      test("what does not parse is reported by key, skipped, and can be overwritten or deleted", async () => {
+      test("an unreadable entry is reported by key, skipped, and can be overwritten or deleted", async () => {
         const path = "/calico/resources/v3/projectcalico.org/ippools/broken";
         await store.create(pool("a"));
         await subject.putRaw(path, "{ truncated");
@@ -273,12 +273,12 @@ export function contract(driver: Driver): void {
         expect(await fault(store.get(poolKey("broken")))).toBeInstanceOf(NotFound);
       });
 
-    test("a name that no path can hold is refused", async () => {
+    test("a name that a path cannot contain is rejected", async () => {
       expect(await fault(store.create({ ...pool("x"), key: poolKey("a/b") }))).toBeInstanceOf(ValidationFailed);
       expect(await fault(store.get(poolKey("")))).toBeInstanceOf(ValidationFailed);
     });
 
-    test("large values and long lists come back whole and in order", async () => {
+    test("large values and long lists are returned completely and in order", async () => {
       const key: ResourceKey = { type: "resource", kind: "GlobalNetworkSet", name: "big" };
       const spec = { nets: ["ü€😀".repeat(80_000)] };
       const value: Resource = { ...pool("big").value, kind: "GlobalNetworkSet", spec };
@@ -312,7 +312,7 @@ export function contract(driver: Driver): void {
       expect((await store.get(poolKey("counter"))).value.metadata.annotations).toEqual({ count: "100" });
     });
 
-    test("an aborted call ends as aborted", async () => {
+    test("an aborted call rejects with the reason of its signal", async () => {
       const reason = new Error("enough");
       expect(await fault(store.get(poolKey("a"), { signal: AbortSignal.abort(reason) }))).toBe(reason);
       expect(await fault(store.create(pool("a"), { signal: AbortSignal.abort(reason) }))).toBe(reason);
@@ -320,14 +320,14 @@ export function contract(driver: Driver): void {
     });
 
     if (lacks("status"))
-      test("keys for status are refused as unsupported", async () => {
+      test("status keys are unsupported", async () => {
         const key = { type: "felixStatus", region: "no-region", host: "h1", last: false } as const;
         const value = { time: "2026-01-02T03:04:05Z", uptime: 1.5, firstUpdate: true };
         expect(await fault(store.apply({ key, value, ttlSeconds: 2 }))).toBeInstanceOf(Unsupported);
         expect(await fault(store.list({ type: "felixStatus" }))).toBeInstanceOf(Unsupported);
       });
     else
-      test("DM-083 DM-090 a value with a time to live vanishes; writing it again renews it", async () => {
+      test("DM-083 DM-090 an entry with a time to live expires; another write renews it", async () => {
         const status = { type: "felixStatus", region: "no-region", host: "h1", last: false } as const;
         const value = { time: "2026-01-02T03:04:05Z", uptime: 1.5, firstUpdate: true };
         await store.apply({ key: status, value, ttlSeconds: 2 });
@@ -341,7 +341,7 @@ export function contract(driver: Driver): void {
       });
 
     if (driver.lacks.has("watch")) {
-      test("watch is refused as unsupported", async () => {
+      test("watch is unsupported", async () => {
         const error = await fault(store.watch(POOLS, { signal: new AbortController().signal }));
         expect(error).toBeInstanceOf(Unsupported);
       });
@@ -352,10 +352,10 @@ export function contract(driver: Driver): void {
 }
 
 function watchContract(driver: Driver, subject: () => Subject): void {
-  const lacks = (lack: Lack) => driver.lacks.has(lack);
+  const lacks = (feature: MissingFeature) => driver.lacks.has(feature);
   const before = <T>(item: T) => (lacks("previous values") ? {} : { previous: item });
 
-  test("DM-089 a watch without a revision begins with everything there is, then follows", async () => {
+  test("DM-089 a watch without a revision starts with all existing entries, then yields changes", async () => {
     const { store, other } = subject();
     const a = await store.create(pool("a"));
     const b = await store.create(pool("b"));
@@ -377,7 +377,7 @@ function watchContract(driver: Driver, subject: () => Subject): void {
     expect(revisions).toEqual([...revisions].sort((x, y) => x - y));
   });
 
-  test("DM-089 a watch from a list's revision misses nothing and repeats nothing", async () => {
+  test("DM-089 a watch from a list's revision neither misses nor repeats a change", async () => {
     const { store, other } = subject();
     await store.create(pool("a"));
     const { revision } = await store.list(POOLS);
@@ -391,7 +391,7 @@ function watchContract(driver: Driver, subject: () => Subject): void {
     ]);
   });
 
-  test("DM-089 a watch sees only what its query asks for", async () => {
+  test("DM-089 a watch yields only entries that match its query", async () => {
     const { store } = subject();
     await using log = await EventLog.open(store, { ...SETS, namespace: "prod" }, (await store.list(SETS)).revision);
     await using one = await EventLog.open(store, { ...POOLS, name: "b" }, (await store.list(POOLS)).revision);
@@ -409,7 +409,7 @@ function watchContract(driver: Driver, subject: () => Subject): void {
   });
 
   if (!lacks("raw text"))
-    test("DM-089 what does not parse is an error event and the watch goes on", async () => {
+    test("DM-089 an unreadable entry causes an error event, and the watch continues", async () => {
       const { store, putRaw } = subject();
       await using log = await EventLog.open(store, POOLS, (await store.list(POOLS)).revision);
       await putRaw("/calico/resources/v3/projectcalico.org/ippools/broken", "[]");
@@ -420,13 +420,13 @@ function watchContract(driver: Driver, subject: () => Subject): void {
       expect(log.events[1]).not.toHaveProperty("previous");
     });
 
-  test("a watch from a compacted revision, or from one of the future, says Compacted", async () => {
+  test("a watch from a compacted or a future revision fails with Compacted", async () => {
     const { store, compact } = subject();
     const first = await store.create(pool("a"));
     await store.create(pool("b"));
     const last = await store.create(pool("c"));
     await compact(last.revision);
-    const future = lacks("knowing the future") ? [] : [String(Number(last.revision) + 1000)];
+    const future = lacks("future revision check") ? [] : [String(Number(last.revision) + 1000)];
     for (const after of [first.revision, ...future]) {
       const error = await fault(
         (async () => {
@@ -439,7 +439,7 @@ function watchContract(driver: Driver, subject: () => Subject): void {
   });
 
   if (!lacks("status"))
-    test("an expired value is a deletion to watchers", async () => {
+    test("a watch reports an expired entry as deleted", async () => {
       const { store } = subject();
       const key = { type: "felixStatus", region: "no-region", host: "h1", last: false } as const;
       await store.apply({ key, value: { time: "t", uptime: 1, firstUpdate: false }, ttlSeconds: 1 });
@@ -448,7 +448,7 @@ function watchContract(driver: Driver, subject: () => Subject): void {
       expect(log.events.map((event) => event.type)).toEqual(["added", "bookmark", "deleted"]);
     });
 
-  test("an aborted watch ends, silently, also while nothing happens", async () => {
+  test("an aborted watch ends without an error, even while there are no events", async () => {
     const { store } = subject();
     const aborter = new AbortController();
     const watch = await store.watch(POOLS, { signal: aborter.signal });
@@ -462,7 +462,7 @@ function watchContract(driver: Driver, subject: () => Subject): void {
     expect(await reading).toBe(1);
   });
 
-  test("thousands of changes arrive completely and in order, however slowly they are read", async () => {
+  test("a slow consumer receives thousands of changes completely and in order", async () => {
     const { store, other } = subject();
     const { revision } = await store.list(POOLS);
     const aborter = new AbortController();
@@ -495,7 +495,7 @@ function watchContract(driver: Driver, subject: () => Subject): void {
 /** Collects a watch's events in the background. */
 export class EventLog implements AsyncDisposable {
   readonly events: WatchEvent<StoredKey>[] = [];
-  /** When each came, by the wall clock. */
+  /** Wall-clock time of each event. */
   readonly times = new Map<WatchEvent<StoredKey>, number>();
   readonly #aborter = new AbortController();
   #failure: unknown;
@@ -519,7 +519,7 @@ export class EventLog implements AsyncDisposable {
     return log;
   }
 
-  /** Until so many events have come; throws what the watch threw. */
+  /** Waits for this number of events; throws the error of the watch. */
   async until(count: number, withinMs = 10_000): Promise<void> {
     await eventually(() => {
       if (this.#failure !== undefined) throw this.#failure;

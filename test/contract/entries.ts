@@ -1,4 +1,4 @@
-// Entries the suites write: small IP pools.
+// Creates the entries that the suites write: small IP pools.
 import type { Entry } from "../../src/datastore/index.ts";
 import type { Resource, ResourceKey } from "../../src/model/index.ts";
 

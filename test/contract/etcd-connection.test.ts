@@ -1,4 +1,4 @@
-// The way to etcd when it is not smooth: certificates, accounts, discovery, dead and silent servers.
+// Tests the connection to etcd: certificates, users, discovery, dead and silent servers.
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { copyFileSync, readFileSync } from "node:fs";
 import { connect, createServer, type Server, type Socket } from "node:net";
@@ -39,7 +39,7 @@ async function withStore<T>(
   }
 }
 
-/** Signed tokens hold the state of the accounts they were given under; those that are kept in memory do not. */
+/** Signed tokens become invalid with every change of etcd's users; tokens in the server's memory do not. */
 const signedTokens = ({ certFile, keyFile }: TestAuthority): readonly string[] => [
   "--auth-token",
   `jwt,pub-key=${certFile},priv-key=${keyFile},sign-method=ES256,ttl=3m`,
@@ -81,7 +81,7 @@ for (const oneShot of [false, true])
       expect(garbled.message).toContain("etcd client key: the configured value is not in PEM format");
     });
 
-    test("DM-091 a host name is held against the certificate", async () => {
+    test("DM-091 the host name is checked against the certificate", async () => {
       const named = server.url.replace("127.0.0.1", "localhost");
       expect(await get({ ...server.config, endpoints: [named] })).toBeInstanceOf(NotFound);
       const other = server.authority!.issue("elsewhere", ["DNS:elsewhere.example"]);
@@ -97,7 +97,7 @@ for (const oneShot of [false, true])
       }
     });
 
-    test("DM-091 a server of another authority is refused, and so are we without a certificate", async () => {
+    test("DM-091 a server certificate of another CA is rejected, and so is a client without a certificate", async () => {
       const rogue = new TestAuthority(server.folder, `rogue ${oneShot}`);
       const wrongAuthority = { ...server.config.tls, ca: { file: rogue.certFile } };
       const distrusted = await get({ ...server.config, tls: wrongAuthority });
@@ -113,7 +113,7 @@ for (const oneShot of [false, true])
       expect(refused.message).toMatch(/(rejected|accepts) the client certificate/);
     });
 
-    test("DM-091 a certificate that will not do fails at once and says which one and why", async () => {
+    test("DM-091 a wrong certificate fails at once, and the error contains which one and why", async () => {
       const patient = { timeoutMs: 20_000 };
       const started = performance.now();
       const { ca, cert, key } = server.config.tls!;
@@ -136,19 +136,19 @@ for (const oneShot of [false, true])
       expect(performance.now() - started).toBeLessThan(10_000);
     });
 
-    test("https where http is wanted: asks whether that was meant", async () => {
+    test("https to a server without TLS: the error suggests http", async () => {
       await using plain = await EtcdServer.start();
       const error = await get({ type: "etcdv3", endpoints: [plain.url.replace("http:", "https:")] });
       expect(error.message).toMatch(/check that the server uses TLS on this port|it may require http \(/);
     });
 
-    test("http where https is wanted: asks whether that was meant", async () => {
+    test("http to a server with TLS: the error suggests https", async () => {
       const error = await get({ type: "etcdv3", endpoints: [server.url.replace("https:", "http:")] });
       expect(error).toBeInstanceOf(Unavailable);
       expect(error.message).toMatch(/; it may require https \(tried for/);
     });
 
-    test("DM-091 endpoints are found by service records, the encrypted ones first", async () => {
+    test("DM-091 endpoints are found by SRV records, those with TLS first", async () => {
       const port = Number(new URL(server.url).port);
       const asked: string[] = [];
       const resolveSrv: EtcdOptions["resolveSrv"] = async (name) => {
@@ -164,22 +164,22 @@ for (const oneShot of [false, true])
       expect(none.message).toContain("no service records found");
     });
 
-    test("a dead endpoint is passed over for a living one", async () => {
+    test("a dead endpoint is skipped", async () => {
       const dead = `https://127.0.0.1:${await freePort()}`;
       const started = performance.now();
       expect(await get({ ...server.config, endpoints: [dead, server.url] })).toBeInstanceOf(NotFound);
       expect(performance.now() - started).toBeLessThan(900);
     });
 
-    test("a write whose answer is lost goes to the next endpoint, and happens once", async () => {
+    test("a write whose answer is lost is sent to the next endpoint, and executed once", async () => {
       await using own = await EtcdServer.start();
       for (const isForwarded of [false, true]) {
-        await using way = await LossyWay.start(own.url, isForwarded);
-        const config = { ...own.config, endpoints: [way.url, own.url] };
+        await using proxy = await LossyProxy.start(own.url, isForwarded);
+        const config = { ...own.config, endpoints: [proxy.url, own.url] };
         await withStore(own.config, options, async (direct) => {
-          /** By a client of its own each time: the first thing it ever asks is this write. */
+          /** Each write has its own client, so that it is the client's first request. */
           const write = <T>(use: (store: Datastore) => Promise<T>): Promise<T> => {
-            way.lose();
+            proxy.loseNextWrite();
             return withStore(config, { ...options, timeoutMs: 3000 }, use);
           };
           const name = `lost-${isForwarded}`;
@@ -198,12 +198,12 @@ for (const oneShot of [false, true])
           expect((await direct.get(poolKey(`${name}-2`))).revision).toBe(revision!);
           await write((store) => store.delete(poolKey(name), { revision: revision! }));
           expect(await fault(direct.get(poolKey(name)))).toBeInstanceOf(NotFound);
-          expect(way.lost).toBe(4);
+          expect(proxy.lost).toBe(4);
         });
       }
     });
 
-    test("nobody there: says where, why and for how long, within the timeout", async () => {
+    test("without a server, the error contains endpoint, reason and duration, within the timeout", async () => {
       const dead = [`http://127.0.0.1:${await freePort()}`, `http://127.0.0.1:${await freePort()}`];
       const started = performance.now();
       const error = await get({ type: "etcdv3", endpoints: dead });
@@ -215,7 +215,7 @@ for (const oneShot of [false, true])
       expect(error.message).toMatch(/tried for \d+\.\d s/);
     });
 
-    test("somebody there who never answers: the same, and the others get their share of the time", async () => {
+    test("with a silent server, the error is the same, and other endpoints get their share of the time", async () => {
       using silent = await SilentServer.start();
       const started = performance.now();
       const error = await get({ type: "etcdv3", endpoints: [silent.url] });
@@ -225,7 +225,7 @@ for (const oneShot of [false, true])
       expect(await get({ ...server.config, endpoints: [silent.url, server.url] })).toBeInstanceOf(NotFound);
     });
 
-    test("etcd goes and comes back: the same client goes on", async () => {
+    test("a client continues after a restart of etcd", async () => {
       await using own = await EtcdServer.start();
       await withStore(own.config, { oneShot, timeoutMs: 1000 }, async (store) => {
         await store.create(pool("a"));
@@ -236,23 +236,23 @@ for (const oneShot of [false, true])
       });
     });
 
-    test("DM-091 an account logs in, and again when its session is lost; a wrong password is told", async () => {
+    test("DM-091 a user logs in, and again when the session is lost; a wrong password is reported", async () => {
       await using own = await EtcdServer.start();
       enableAccounts(own);
       const as = (username: string, password: string) => ({ ...own.config, credentials: { username, password } });
       await withStore(as("felix", "pass"), { ...options, timeoutMs: 5000 }, async (store) => {
         await store.create(pool("a"));
-        await own.kill(); // sessions live in memory only
+        await own.kill(); // sessions are only in the server's memory
         await own.run();
         expect((await store.get(poolKey("a"))).key.name).toBe("a");
       });
-      const wrong = await get(as("felix", "guess"), { timeoutMs: 5000 }); // etcd thinks long about passwords
+      const wrong = await get(as("felix", "guess"), { timeoutMs: 5000 }); // etcd takes long to check a password
       expect(wrong).toBeInstanceOf(Unauthorized);
       expect(wrong.message).not.toContain("guess");
       expect(await get(own.config)).toBeInstanceOf(Unauthorized);
     });
 
-    test("DM-091 a session that any change of accounts ends is begun anew, for reads, writes and watches", async () => {
+    test("DM-091 after a change of users the client logs in again, for reads, writes and watches", async () => {
       await using own = await EtcdServer.start({ flags: [...signedTokens(server.authority!), "--bcrypt-cost", "4"] });
       enableAccounts(own);
       const credentials = { username: "felix", password: "pass" };
@@ -271,14 +271,14 @@ for (const oneShot of [false, true])
       });
     });
 
-    test("an account is no obstacle where nobody asks for one", async () => {
+    test("credentials are ignored if authentication is disabled", async () => {
       const config = { ...server.config, credentials: { username: "felix", password: "pass" } };
       expect(await get(config)).toBeInstanceOf(NotFound);
     });
   });
 
 describe("watches over gRPC", () => {
-  test("a watch ends as unavailable when etcd is killed, and one from its revision misses nothing", async () => {
+  test("a watch fails with Unavailable when etcd is killed, and a watch from its revision misses no change", async () => {
     await using own = await EtcdServer.start();
     await withStore(own.config, { timeoutMs: 5000 }, async (store) => {
       await using log = await EventLog.open(store, POOLS);
@@ -295,12 +295,12 @@ describe("watches over gRPC", () => {
     });
   });
 
-  test("a watch on a server that has fallen silent ends; on a quiet one it lives", async () => {
+  test("a watch fails if the server is silent, and continues if there are only no events", async () => {
     await using own = await EtcdServer.start();
     await withStore(own.config, { timeoutMs: 2000, silenceMs: 300 }, async (store) => {
       await using log = await EventLog.open(store, POOLS);
       await log.until(1);
-      await Bun.sleep(1500); // quiet, but it answers when asked
+      await Bun.sleep(1500); // no events, but the server answers progress requests
       await store.create(pool("a"));
       await log.until(2);
       own.pause();
@@ -312,7 +312,7 @@ describe("watches over gRPC", () => {
     });
   });
 
-  test("renewed certificates are picked up by the next connection", async () => {
+  test("the next connection uses renewed certificates", async () => {
     await using own = await EtcdServer.start({ tls: true });
     const { ca, cert, key } = own.config.tls! as Record<string, { file: string }>;
     const shortLived = { cert: join(own.folder, "rotating.pem"), key: join(own.folder, "rotating.key") };
@@ -329,7 +329,7 @@ describe("watches over gRPC", () => {
   });
 });
 
-/** Accepts and says nothing, as a host does whose etcd is stuck. */
+/** Accepts connections and never answers, like a host whose etcd hangs. */
 class SilentServer implements Disposable {
   readonly #sockets: Socket[] = [];
   readonly #server: Server;
@@ -355,8 +355,8 @@ class SilentServer implements Disposable {
   }
 }
 
-/** A way to etcd that hangs up on a write: before etcd hears of it, or once etcd has answered. */
-class LossyWay implements AsyncDisposable {
+/** A proxy to etcd that closes the connection of a write: before the request is forwarded, or before its answer is. */
+class LossyProxy implements AsyncDisposable {
   lost = 0;
   #isLosing = false;
   readonly #sockets = new Set<Socket>();
@@ -368,16 +368,16 @@ class LossyWay implements AsyncDisposable {
   ) {
     this.#server = createServer((client) => this.#accept(client));
   }
-  static async start(target: string, isForwarded: boolean): Promise<LossyWay> {
-    const way = new LossyWay(new URL(target), isForwarded);
-    await new Promise<void>((resolve) => way.#server.listen(0, "127.0.0.1", resolve));
-    return way;
+  static async start(target: string, isForwarded: boolean): Promise<LossyProxy> {
+    const proxy = new LossyProxy(new URL(target), isForwarded);
+    await new Promise<void>((resolve) => proxy.#server.listen(0, "127.0.0.1", resolve));
+    return proxy;
   }
   get url(): string {
     return `http://127.0.0.1:${(this.#server.address() as { port: number }).port}`;
   }
-  /** The next write. */
-  lose(): void {
+  /** Closes the connection of the next write. */
+  loseNextWrite(): void {
     this.#isLosing = true;
   }
 
@@ -394,7 +394,7 @@ class LossyWay implements AsyncDisposable {
       socket.on("close", end);
     }
     client.on("data", (chunk: Buffer) => {
-      // As JSON its path tells a write, as protobuf its text.
+      // A write is recognized by its path in JSON, and by its key in protobuf.
       if (this.#isLosing && (chunk.includes("/v3/kv/txn") || chunk.includes("lost-"))) {
         this.#isLosing = false;
         this.lost++;

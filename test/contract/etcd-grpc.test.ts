@@ -1,4 +1,4 @@
-// Our gRPC client against a server that misbehaves in ways a healthy etcd does not.
+// Tests the gRPC client with a server that misbehaves in ways in which etcd does not.
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { createServer, type Http2Server, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import { AttemptFailed, AttemptTimedOut, TokenExpired } from "../../src/datastore/etcd/failures.ts";
@@ -59,7 +59,7 @@ function answer(stream: ServerHttp2Stream, pieces: readonly Buffer[], status = "
 }
 
 describe("one call", () => {
-  test("a message cut anywhere is put together again", async () => {
+  test("a message that is split anywhere is reassembled", async () => {
     const whole = framed("a long answer");
     const on = channel();
     for (let cut = 1; cut < whole.length; cut++) {
@@ -75,7 +75,7 @@ describe("one call", () => {
     on.close();
   });
 
-  test("an empty message is one; no message is a failure", async () => {
+  test("an empty message is valid; an answer without a message is a failure", async () => {
     const on = channel();
     behave = (stream) => answer(stream, [framed("")]);
     expect(await ask(on)).toBe("");
@@ -86,7 +86,7 @@ describe("one call", () => {
     on.close();
   });
 
-  test("a refusal comes with the first headers or with the last, and its text as it was meant", async () => {
+  test("an error is read from headers or trailers, and its percent-encoded message is decoded", async () => {
     const on = channel();
     behave = (stream) =>
       stream.respond(
@@ -127,7 +127,7 @@ describe("one call", () => {
 });
 
 describe("the connection", () => {
-  test("calls that wait for it share it, and the next ones use it", async () => {
+  test("concurrent calls wait for the same connection, and later calls use it", async () => {
     const on = channel();
     behave = (stream) => answer(stream, [framed("yes")]);
     const before = connections;
@@ -137,7 +137,7 @@ describe("the connection", () => {
     on.close();
   });
 
-  test("a server that wants to go answers what it took; the next call has a new connection", async () => {
+  test("after GOAWAY, calls in flight are answered, and the next call uses a new connection", async () => {
     const on = channel();
     behave = (stream, session) => {
       session.goaway();
@@ -151,7 +151,7 @@ describe("the connection", () => {
     on.close();
   });
 
-  test("silence ends in time; whoever asks next does not wait on the same connection, but what runs on it goes on", async () => {
+  test("an unanswered call times out; the next call uses another connection, and open calls of the first continue", async () => {
     const on = channel();
     const heard: string[] = [];
     const ended = Promise.withResolvers<Error | undefined>();
@@ -184,7 +184,7 @@ describe("the connection", () => {
     on.close();
   });
 
-  test("who gives up is answered at once, and the server learns of it", async () => {
+  test("an aborted call rejects at once, and the server receives a reset", async () => {
     const on = channel();
     const cancelled = Promise.withResolvers<void>();
     behave = (stream) => stream.on("close", () => cancelled.resolve());

@@ -1,4 +1,4 @@
-// What we write to etcd, key by key, as other programs of the field find it there.
+// Tests the keys and values that calico-ts writes to etcd: they must be the same as Calico's.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -18,7 +18,7 @@ afterAll(async () => {
   await server[Symbol.asyncDispose]();
 });
 
-/** Everything under a prefix, as etcd itself tells it. */
+/** Reads all keys under a prefix with etcdctl. */
 function dump(prefix: string): Record<string, string> {
   const json = JSON.parse(server.etcdctl("get", "--prefix", prefix, "-w", "json")) as {
     kvs?: { key: string; value?: string }[];
@@ -27,7 +27,7 @@ function dump(prefix: string): Record<string, string> {
   return Object.fromEntries((json.kvs ?? []).map(({ key, value }) => [text(key), text(value)]));
 }
 
-test("DM-081 every kind stands under its plural, namespaced ones under their namespace", async () => {
+test("DM-081 every kind is stored under its plural, and namespaced kinds under their namespace", async () => {
   const wanted: string[] = [];
   for (const kind of KINDS) {
     const place = kind.namespaced ? { namespace: "prod" } : {};
@@ -40,7 +40,7 @@ test("DM-081 every kind stands under its plural, namespaced ones under their nam
   server.etcdctl("del", "--prefix", "/calico/");
 });
 
-test("DM-081 a resource is its whole JSON, without revision, fields in the field's order", async () => {
+test("DM-081 a resource is stored as complete JSON, without revision, with fields in Calico's order", async () => {
   const client = new Client(store, { now: () => new Date("2026-01-02T03:04:05Z") });
   const create = (kind: KindName, metadata: object, spec: object) =>
     client.create({ apiVersion: API_VERSION, kind, metadata: { name: "", uid: "u", ...metadata }, spec });
@@ -150,7 +150,7 @@ test.skipIf(!existsSync(recordings))("what the original stored, we read and woul
   expect(compared).toBeGreaterThan(50);
 });
 
-/** Without what newer programs add on writing: a policy's name in an annotation. */
+/** Removes the annotation with a policy's name, which newer releases add. */
 function unnamed(value: unknown): unknown {
   const { metadata = {}, ...rest } = value as { metadata?: { annotations?: Record<string, string>; name?: string } };
   const { annotations = {}, name, ...others } = metadata;

@@ -1,4 +1,5 @@
-// Eight processes add to one counter in one file by compare-and-swap, and one of them is killed in the middle.
+// Tests a SQLite file that several processes write: eight of them increment a counter by compare-and-swap, and one is
+// killed meanwhile.
 import { Database } from "bun:sqlite";
 import { afterEach, expect, test } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
@@ -27,7 +28,7 @@ function startWriter(file: string, increments: number) {
   return Bun.spawn(command, { stdout: "pipe", stderr: "inherit" });
 }
 
-test("eight writers and one SIGKILL: every acknowledged increment is there, none twice", async () => {
+test("with eight writers and a SIGKILL, every acknowledged increment is stored exactly once", async () => {
   const file = scratchFile();
   const store = await openSqlite(file);
   await store.create({ ...pool("counter"), value: { ...pool("counter").value, spec: { count: 0 } } });
@@ -51,7 +52,7 @@ test("eight writers and one SIGKILL: every acknowledged increment is there, none
 
   const acknowledged = outputs.map((text) => text.length).reduce((a, b) => a + b, 0);
   const { count } = (await store.get(poolKey("counter"))).value.spec as { count: number };
-  // The killed one may have committed its last increment without living to say so.
+  // The killed process may have committed an increment that it did not acknowledge.
   expect(count - acknowledged).toBeOneOf([0, 1]);
   await log.until(count);
   const counts = log.events.map((event) =>
@@ -64,7 +65,7 @@ test("eight writers and one SIGKILL: every acknowledged increment is there, none
   db.close();
 }, 60_000);
 
-test("eight processes may create the same file at once", async () => {
+test("eight processes can create the same file at the same time", async () => {
   const file = scratchFile();
   const writers = Array.from({ length: PROCESSES }, () => startWriter(file, 3));
   expect(await Promise.all(writers.map((writer) => writer.exited))).toEqual(writers.map(() => 0));
@@ -73,7 +74,7 @@ test("eight processes may create the same file at once", async () => {
   await store.close();
 }, 60_000);
 
-test("another process hears of a commit within 50 ms, idle or not", async () => {
+test("another process is notified of a commit within 50 ms, idle or not", async () => {
   const file = scratchFile();
   const store = await openSqlite(file);
   await using log = await EventLog.open(store, { type: "resource", kind: "IPPool" });
@@ -88,6 +89,6 @@ test("another process hears of a commit within 50 ms, idle or not", async () => 
   });
   delays.sort((a, b) => a - b);
   expect(delays).toHaveLength(20);
-  expect(delays[10]).toBeLessThan(50); // the median: a busy machine delays whom it likes
+  expect(delays[10]).toBeLessThan(50); // the median, because a busy machine may delay single events
   await store.close();
 }, 30_000);

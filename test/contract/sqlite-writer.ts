@@ -1,4 +1,4 @@
-// One writer of the process test: adds to a counter by compare-and-swap and prints one character per success.
+// Increments a counter by compare-and-swap, for sqlite-processes.test.ts, and prints one character per success.
 //   bun sqlite-writer.ts FILE INCREMENTS
 import { writeSync } from "node:fs";
 import { AlreadyExists, Conflict, openSqlite } from "../../src/datastore/index.ts";

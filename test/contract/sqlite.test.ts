@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { openSqlite, openSqliteInMemory } from "../../src/datastore/index.ts";
 import { contract } from "./contract.ts";
 
-/** A raw write as an older or foreign program would make it: past the codec, through the tables. */
+/** Writes directly to the tables, without the codec, as another program might. */
 function putRaw(db: Database, path: string, text: string): void {
   db.transaction(() => {
     const current = db.query<{ revision: number }, [string]>("SELECT revision FROM entry WHERE path = ?").get(path);

@@ -1,5 +1,5 @@
-// Ways to prove who we are, on a real API server: certificates that stand in the kubeconfig or in files that are renewed,
-// credential plugins, token files; and what each is refused for in one line. And how much is asked at once.
+// Tests the credentials for a real API server: certificates in the kubeconfig or in files that are renewed, credential
+// plugins and token files, with their one-line errors. Also tests the limit on requests per second.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { chmodSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -45,8 +45,8 @@ async function open(user: object, options: KubeApiOptions = {}): Promise<KubeApi
   const access = await resolveAccess({ ...config, disableNodePoll: false, usePodCidr: false }, {});
   return new KubeApi(access, { qps: 1000, burst: 1000, ...options });
 }
-/** Whom the server takes us for. */
-async function whoAmI(api: KubeApi): Promise<string> {
+/** Returns the user as which the server has authenticated the client. */
+async function authenticatedUser(api: KubeApi): Promise<string> {
   const review = await api.json<{ status: { userInfo: { username: string } } }>({
     method: "POST",
     path: "/apis/authentication.k8s.io/v1/selfsubjectreviews",
@@ -57,20 +57,20 @@ async function whoAmI(api: KubeApi): Promise<string> {
 const issue = (name: string) => authority.issue({ name, commonName: name, organization: "system:masters" });
 const base64 = (path: string) => readFileSync(path).toString("base64");
 
-suite("a client certificate in the kubeconfig, and one in files beside it", async () => {
+suite("a client certificate is read from the kubeconfig, or from files next to it", async () => {
   const { certFile, keyFile } = issue("inline");
   const inline = await open({ "client-certificate-data": base64(certFile), "client-key-data": base64(keyFile) });
-  expect(await whoAmI(inline)).toBe("inline");
+  expect(await authenticatedUser(inline)).toBe("inline");
   inline.close();
   const filed = issue("filed");
   writeFileSync(join(folder, "own.crt"), readFileSync(filed.certFile));
   writeFileSync(join(folder, "own.key"), readFileSync(filed.keyFile));
   const beside = await open({ "client-certificate": "own.crt", "client-key": "own.key" });
-  expect(await whoAmI(beside)).toBe("filed");
+  expect(await authenticatedUser(beside)).toBe("filed");
   beside.close();
 });
 
-suite("a certificate the server no longer takes is read anew from its files", async () => {
+suite("a certificate is read again from its files after the server has rejected it", async () => {
   const stranger = new Authority(join(folder, "stranger"));
   const bad = stranger.issue({ name: "renewed", commonName: "renewed", organization: "system:masters" });
   const good = issue("renewed");
@@ -81,14 +81,14 @@ suite("a certificate the server no longer takes is read anew from its files", as
   };
   put(bad);
   const api = await open({ "client-certificate": cert, "client-key": key });
-  const refused = await whoAmI(api).catch((error: Error) => error);
+  const refused = await authenticatedUser(api).catch((error: Error) => error);
   expect(String(refused)).toContain("Unauthorized");
   put(good);
-  expect(await whoAmI(api)).toBe("renewed");
+  expect(await authenticatedUser(api)).toBe("renewed");
   api.close();
 });
 
-/** A plugin that notes each of its runs. */
+/** A plugin that records each of its runs. */
 function plugin(name: string, answer: string): { readonly command: string; runs(): string[] } {
   const log = join(folder, `${name}.runs`);
   const path = join(folder, name);
@@ -106,12 +106,12 @@ function plugin(name: string, answer: string): { readonly command: string; runs(
 const credential = (status: object): string =>
   `cat <<'END'\n${JSON.stringify({ apiVersion: "client.authentication.k8s.io/v1", kind: "ExecCredential", status })}\nEND`;
 
-suite("a credential plugin gives a token, once for many requests, and is told of the cluster where it wants to", async () => {
+suite("a credential plugin returns a token, once for many requests, and receives the cluster's address if it requests that", async () => {
   const { command, runs } = plugin("token-plugin", credential({ token: server.adminToken }));
   const api = await open({
     exec: { command, apiVersion: "client.authentication.k8s.io/v1", provideClusterInfo: true },
   });
-  expect(await Promise.all([1, 2, 3].map(() => whoAmI(api)))).toEqual(["admin", "admin", "admin"]);
+  expect(await Promise.all([1, 2, 3].map(() => authenticatedUser(api)))).toEqual(["admin", "admin", "admin"]);
   expect(runs()).toHaveLength(1);
   expect(JSON.parse(runs()[0] ?? "")).toMatchObject({
     kind: "ExecCredential",
@@ -120,12 +120,12 @@ suite("a credential plugin gives a token, once for many requests, and is told of
   api.close();
 });
 
-suite("it is asked again when what it gave runs out, or is refused", async () => {
+suite("a credential plugin runs again when its token expires or is rejected", async () => {
   const soon = new Date(Date.now() + 1000).toISOString();
   const short = plugin("short-plugin", credential({ token: server.adminToken, expirationTimestamp: soon }));
   const api = await open({ exec: { command: short.command } });
-  await whoAmI(api);
-  await whoAmI(api);
+  await authenticatedUser(api);
+  await authenticatedUser(api);
   expect(short.runs()).toHaveLength(2);
   api.close();
   const first = credential({ token: "stale" });
@@ -133,51 +133,53 @@ suite("it is asked again when what it gave runs out, or is refused", async () =>
   const mark = join(folder, "asked");
   const fickle = plugin("fickle-plugin", `if [ -e '${mark}' ]; then\n${then}\nelse touch '${mark}'\n${first}\nfi`);
   const other = await open({ exec: { command: fickle.command } });
-  expect(await whoAmI(other)).toBe("admin");
+  expect(await authenticatedUser(other)).toBe("admin");
   expect(fickle.runs()).toHaveLength(2);
   other.close();
 });
 
-suite("it may give a certificate instead", async () => {
+suite("a credential plugin may return a certificate instead", async () => {
   const { certFile, keyFile } = issue("by-plugin");
   const status = {
     clientCertificateData: readFileSync(certFile, "utf8"),
     clientKeyData: readFileSync(keyFile, "utf8"),
   };
   const api = await open({ exec: { command: plugin("cert-plugin", credential(status)).command } });
-  expect(await whoAmI(api)).toBe("by-plugin");
+  expect(await authenticatedUser(api)).toBe("by-plugin");
   api.close();
 });
 
-suite("a plugin that fails, says nothing of use, or is not there is named in one line, without what it printed", async () => {
+suite("the error of a missing or failing plugin is one line with its name, without its output", async () => {
   const cases = {
     "failing-plugin": { answer: "echo secret; exit 3", says: "failed with 3" },
     "mute-plugin": { answer: "echo secret", says: "returned neither a token nor a certificate" },
   };
   for (const [name, { answer, says }] of Object.entries(cases)) {
     const api = await open({ exec: { command: plugin(name, answer).command } });
-    const said = String(await whoAmI(api).catch((error: Error) => error.message));
+    const said = String(await authenticatedUser(api).catch((error: Error) => error.message));
     expect(said).toContain(says);
     expect(said).toContain(name);
     expect(said).not.toContain("secret");
     api.close();
   }
   const absent = await open({ exec: { command: "no-such-plugin-anywhere" } });
-  expect(String(await whoAmI(absent).catch((error: Error) => error.message))).toContain("no-such-plugin-anywhere");
+  expect(String(await authenticatedUser(absent).catch((error: Error) => error.message))).toContain(
+    "no-such-plugin-anywhere",
+  );
   absent.close();
 });
 
-suite("a token is read anew from its file when the server refuses it", async () => {
+suite("a token is read again from its file after the server has rejected it", async () => {
   const tokenFile = join(folder, "token");
   writeFileSync(tokenFile, "wrong\n");
   const api = await open({ tokenFile: "token" });
-  expect(String(await whoAmI(api).catch((error: Error) => error))).toContain("Unauthorized");
+  expect(String(await authenticatedUser(api).catch((error: Error) => error))).toContain("Unauthorized");
   writeFileSync(tokenFile, `${server.adminToken}\n`);
-  expect(await whoAmI(api)).toBe("admin");
+  expect(await authenticatedUser(api)).toBe("admin");
   api.close();
 });
 
-suite("requests beyond the burst wait their turn", async () => {
+suite("requests beyond the burst are delayed", async () => {
   const api = await open({ token: server.adminToken }, { qps: 20, burst: 5 });
   const started = performance.now();
   await Promise.all(Array.from({ length: 15 }, () => api.json({ method: "GET", path: "/version" })));
@@ -187,7 +189,7 @@ suite("requests beyond the burst wait their turn", async () => {
   await Promise.all(Array.from({ length: 1000 }, () => bucket.take()));
 });
 
-suite("a server that hangs is given up after the timeout, for a request and for a watch that does not begin", async () => {
+suite("a request, or a watch that does not start, times out if the server hangs", async () => {
   const api = await open({ token: server.adminToken }, { timeoutMs: 400 });
   await api.json({ method: "GET", path: "/version" });
   server.freeze();

@@ -1,4 +1,4 @@
-// The accounts of a manifest on a test's API server, with the rights the manifest gives them, as programs use them.
+// Creates the service accounts and roles of a manifest on a test's API server, for the programs of a test.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadAll } from "js-yaml";
@@ -26,7 +26,7 @@ export const readManifest = (file: string): readonly Manifested[] =>
     (object) => object !== null,
   );
 
-/** Everything a manifest lets an account do, anywhere. */
+/** All rules that a manifest grants to an account, in any namespace. */
 export const rulesOf = (manifest: readonly Manifested[], account: AccountName): readonly Rule[] =>
   manifest
     .filter(({ kind, metadata }) => kind.endsWith("Role") && metadata.name === account)
@@ -36,15 +36,15 @@ export interface Accounts {
   readonly names: readonly AccountName[];
   readonly manifest: readonly Manifested[];
   token(name: AccountName): string;
-  /** A kubeconfig with the account's token, for a server that may be reached in another way. */
+  /** Returns a kubeconfig with the account's token, for another address of the server if given. */
   kubeconfig(name: AccountName, url?: string): string;
-  /** The same accounts as on this node, which must exist: their tokens name it, as those of real pods do. */
+  /** Returns the same accounts with tokens that are bound to this existing node, as those of real pods are. */
   on(node: string): Promise<Accounts>;
 }
 
 const ADMISSION = "/apis/admissionregistration.k8s.io/v1";
 
-/** @param options `withAdmission`: also the manifest's admission policies, in force when this returns */
+/** @param options `withAdmission`: also create the manifest's admission policies, and wait until they take effect */
 export async function installAccounts(
   cluster: Cluster,
   file = "calico-typha.yaml",

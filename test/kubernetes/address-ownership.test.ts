@@ -1,5 +1,5 @@
-// What the author of a pod can do to another pod's address and interface, with the real plugin on a real API server: in
-// the plugin's own process and through the node's CNI service.
+// Tests that the author of a pod cannot take or release another pod's address or interface, with the real plugin on a real
+// API server: in the plugin's own process and through the node's CNI service.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { type Datastore, type KubeObject, openDatastore } from "../../src/datastore/index.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
@@ -120,7 +120,7 @@ for (const where of ["the plugin", "the service"] as const) {
   const id = (name: string) => `${name}${where === "the service" ? "s" : "p"}`;
 
   for (const isLocal of [true, false])
-    suite(`${where}: annotations that name an address of a pod on ${isLocal ? "the same" : "another"} node do not release it`, async () => {
+    suite(`${where}: annotations with an address of a pod on ${isLocal ? "the same" : "another"} node do not release it`, async () => {
       if (!canRun) return;
       await using pods = open();
       const address = await pods.victim("db-0", id("victim"));
@@ -330,7 +330,7 @@ for (const where of ["the plugin", "the service"] as const) {
   }, 60_000);
 }
 
-suite("Felix uses the address that the plugin assigned before the kubelet reports it, and none that annotations name", async () => {
+suite("Felix uses the address that the plugin assigned before the kubelet reports it, and no other from annotations", async () => {
   if (!canRun) return;
   const { service_socket: _, ...own } = served.conf;
   await using pods = new Tenancy(own);
@@ -355,7 +355,7 @@ suite("Felix uses the address that the plugin assigned before the kubelet report
   await eventually(() => felix.isInSync, 10_000);
   await pods.create("evil", "late");
   const address = addressOf(await pods.add("evil", "late", "late"));
-  const about = (text: string) => felix.shown().filter((message) => message.includes(text));
+  const about = (text: string) => felix.formatted().filter((message) => message.includes(text));
   await eventually(() => about("evil/late").some((message) => message.includes(`${address}/32`)), 10_000);
   expect(await cluster.api.get<KubeObject>("/api/v1/namespaces/evil/pods/late")).not.toHaveProperty("status.podIPs");
   for (const claimed of ["evil/claims", "evil/wide", "0.0.0.0/1", "128.0.0.0/1"]) expect(about(claimed)).toEqual([]);

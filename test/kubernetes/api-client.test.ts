@@ -1,4 +1,4 @@
-// The thin client against a real API server: what it sends is what Kubernetes understands.
+// Tests the client of the Kubernetes API with a real API server.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { resolveAccess } from "../../src/datastore/kubernetes/access.ts";
 import {
@@ -44,7 +44,7 @@ const configMap = (name: string, data: Record<string, string>): KubeObject & { d
 });
 const maps = "/api/v1/namespaces/default/configmaps";
 
-suite("create, conflict, patch, not found come as what they are", async () => {
+suite("create and patch succeed, and errors have the server's reason", async () => {
   const created = await api.json<KubeObject>({ method: "POST", path: maps, body: configMap("one", { a: "1" }) });
   expect(created.metadata.uid).toBeString();
   const again = await api.json({ method: "POST", path: maps, body: configMap("one", {}) }).catch((e: unknown) => e);
@@ -65,7 +65,7 @@ suite("create, conflict, patch, not found come as what they are", async () => {
   expect(((await api.get(`${maps}/one`).catch((e: unknown) => e)) as KubeStatusError).code).toBe(404);
 });
 
-suite("a list of more than one page is whole, and a watch from it misses nothing", async () => {
+suite("a list of several pages is complete, and a watch after it misses no change", async () => {
   const names = Array.from({ length: 1100 }, (_, i) => `many-${i}`);
   const made = { namespace: "default", creationTimestamp: "2026-01-01T00:00:00Z" };
   await cluster.plant(
@@ -100,7 +100,7 @@ suite("a list of more than one page is whole, and a watch from it misses nothing
   expect(seen.map(({ type }) => type)).toEqual(["ADDED", "DELETED"]);
 });
 
-suite("a server that is gone is named within the timeout, and comes back without a new client", async () => {
+suite("an unavailable server is reported within the timeout, and the same client works after its return", async () => {
   await server.stop();
   const failed = await api.get("/version").catch((e: unknown) => e);
   expect(String(failed)).toContain(server.url);
@@ -108,7 +108,7 @@ suite("a server that is gone is named within the timeout, and comes back without
   expect(await api.get<KubeObject & { gitVersion: string }>("/version")).toHaveProperty("gitVersion");
 }, 60_000);
 
-suite("a watch that nothing happens on ends without a fault, and goes on from where it was", async () => {
+suite("a watch without events ends without an error, and can be resumed", async () => {
   const impatient = await openApi({ watchIdleMs: 200 });
   try {
     // The server never sends a bookmark of a kind that has not changed since it started.
@@ -130,12 +130,12 @@ suite("a watch that nothing happens on ends without a fault, and goes on from wh
   }
 });
 
-suite("whether a write may be sent is asked when there is a connection too, and what is refused stays unsent", async () => {
+suite("beforeWrite is called again when the connection is open, and a rejected write is not sent", async () => {
   let asked = 0;
   const refusal = new Error("no longer");
   const gated = await openApi({
     beforeWrite: () => {
-      if (++asked === 2) throw refusal; // allowed at first, and not once the connection stands
+      if (++asked === 2) throw refusal; // allowed at first, rejected when the connection is open
     },
   });
   try {
@@ -143,7 +143,7 @@ suite("whether a write may be sent is asked when there is a connection too, and 
     expect(await post("unsent").catch((e: unknown) => e)).toBe(refusal);
     expect(((await api.get(`${maps}/unsent`).catch((e: unknown) => e)) as KubeStatusError).code).toBe(404);
     await Promise.all(["sent-1", "sent-2", "sent-3"].map(post));
-    await post("sent-4"); // on a connection that was kept
+    await post("sent-4"); // on an idle connection
     expect(asked).toBe(2 + 2 * 4);
     expect((await gated.list(maps)).items.filter(({ metadata }) => metadata.name.startsWith("sent-"))).toHaveLength(4);
   } finally {

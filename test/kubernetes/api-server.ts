@@ -1,5 +1,5 @@
-// A real kube-apiserver on a real etcd, on loopback, with TLS and RBAC, for the length of a test. The program is taken
-// from PATH, or from a cache outside the repository where it is built once as an ordinary Go module.
+// Starts a real kube-apiserver with a real etcd for a test, on loopback, with TLS and RBAC. The executable is found in PATH,
+// or in a cache outside the repository, where it is built once as an ordinary Go module.
 import { execFileSync, spawn, type ChildProcess } from "node:child_process";
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -10,7 +10,7 @@ import { openTerminal } from "../../src/lab/terminal.ts";
 import { delay } from "../../src/lib/retry.ts";
 import { freePorts } from "../support/free-port.ts";
 
-/** Where the program is, or why it cannot be had. */
+/** Path of the executable, or why there is none. */
 export async function findApiServer(): Promise<{ readonly path: string } | { readonly missing: string }> {
   try {
     return { path: await findOrBuild("kube-apiserver", openTerminal()) };
@@ -29,24 +29,24 @@ export interface ApiServer extends AsyncDisposable {
   /** PEM of the server's certificate authority. */
   readonly ca: string;
   readonly etcdUrl: string;
-  /** One line of JSON per request, when asked for. */
+  /** One line of JSON per request, if enabled. */
   readonly auditLog: string;
-  /** Stops and starts the API server; the data stays. */
+  /** Stops and starts the API server; its data is kept. */
   stop(): Promise<void>;
   start(): Promise<void>;
-  /** Connections stand, nobody answers. */
+  /** Suspends the server: connections stay open, but requests are not answered. */
   freeze(): void;
   thaw(): void;
-  /** A process that has nothing else to do need not stay for it. */
+  /** Lets the process exit although the server runs. */
   unref(): void;
 }
 
-/** Nothing of what was sent: who asked for what, and the answer. */
+/** Logs user, request and answer, but not the bodies. */
 const AUDIT_POLICY = {
   apiVersion: "audit.k8s.io/v1",
   kind: "Policy",
   omitStages: ["RequestReceived"],
-  // A watch is told of when it begins and when it ends, all else once.
+  // A watch is logged when it starts and when it ends, other requests once.
   rules: [
     { level: "Metadata", verbs: ["watch"] },
     { level: "Metadata", omitStages: ["ResponseStarted"] },
@@ -59,11 +59,11 @@ class ServerEnded extends Error {
 
 interface ApiServerOptions {
   readonly audit?: boolean;
-  /** More of them, where wanted by the server's folder. */
+  /** Additional arguments; receives the server's folder. */
   readonly flags?: readonly string[] | ((folder: string) => readonly string[]);
 }
 
-/** A port that was free a moment ago may be somebody's by the time a server wants it: then with others. */
+/** Retries with other ports, because another process may take a free port before the server listens. */
 export async function startApiServer(program: string, options: ApiServerOptions = {}): Promise<ApiServer> {
   for (let attempt = 1; ; attempt++)
     try {
@@ -129,7 +129,7 @@ async function tryToStart(program: string, options: ApiServerOptions): Promise<A
         ...(options.audit === true ? audit : []),
         ...(typeof options.flags === "function" ? options.flags(folder) : (options.flags ?? [])),
       ],
-      // Half of what it does in its first seconds would be collecting garbage.
+      // Otherwise the server would spend half of its start on garbage collection.
       { stdio: "ignore", env: { ...process.env, GOGC: "400" } },
     );
     writePid(folder, "apiserver", server);
@@ -141,7 +141,7 @@ async function tryToStart(program: string, options: ApiServerOptions): Promise<A
   };
   const guard = guardFolder(folder);
   const dispose = async () => {
-    for (const child of [server, etcd]) if (child !== undefined) await end(child, "SIGKILL"); // nothing of it is kept
+    for (const child of [server, etcd]) if (child !== undefined) await end(child, "SIGKILL"); // its data is not needed
     guard.kill("SIGKILL");
     rmSync(folder, { recursive: true, force: true });
   };
@@ -167,7 +167,7 @@ async function tryToStart(program: string, options: ApiServerOptions): Promise<A
     freeze: () => {
       if (server?.pid === undefined) return;
       server.kill("SIGSTOP");
-      while (!hasStopped(server.pid)); // its threads stop one by one
+      while (!hasStopped(server.pid)); // its threads stop at different times
     },
     thaw: () => void server?.kill("SIGCONT"),
     unref: () => {
@@ -183,7 +183,7 @@ function hasStopped(pid: number): boolean {
   );
 }
 
-/** However this process ends: a shell notices, ends the programs whose ids stand in the folder, and removes it. */
+/** Starts a shell that waits for the end of this process, kills the programs whose PIDs are in the folder, and deletes it. */
 function guardFolder(folder: string): ChildProcess {
   const script = 'read _; cat "$0"/*.pid | xargs -r kill -KILL; rm -rf "$0"';
   const guard = spawn("sh", ["-c", script, folder], { stdio: ["pipe", "ignore", "ignore"], detached: true });
@@ -206,7 +206,7 @@ export function kubeconfigText(url: string, ca: string, token: string): string {
   });
 }
 
-/** Two seconds on an idle machine; minutes where everything is tested at once. */
+/** Takes two seconds on an idle machine, and minutes if all tests run at once. */
 const READY_WITHIN_MS = 400_000;
 
 async function untilReady(
@@ -232,7 +232,7 @@ async function untilReady(
   throw new Error(`kube-apiserver did not become ready within ${READY_WITHIN_MS / 1000} s`);
 }
 
-/** SIGTERM, and SIGKILL soon after: the API server says goodbye at once and then lingers. */
+/** Sends SIGTERM, and SIGKILL soon after, because the API server exits slowly. */
 async function end(child: ChildProcess, signal: NodeJS.Signals = "SIGTERM"): Promise<void> {
   if (child.exitCode !== null || child.signalCode !== null) return;
   const gone = new Promise<void>((resolve) => child.once("exit", () => resolve()));

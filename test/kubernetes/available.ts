@@ -1,5 +1,5 @@
-// Whether there is an API server to test with. Where none can be had the suites are skipped, loudly; with
-// REQUIRE_KUBERNETES=1 they fail instead.
+// Skips the suites, with a message, if there is no executable of kube-apiserver. With REQUIRE_KUBERNETES=1 they fail
+// instead.
 import { test } from "bun:test";
 import { findApiServer } from "./api-server.ts";
 
@@ -10,4 +10,4 @@ if ("missing" in found) {
   console.error(loud);
 }
 export const isAvailable = !("missing" in found);
-export const suite = isAvailable ? test : test.skip; // no API server can be had on this machine
+export const suite = isAvailable ? test : test.skip; // there is no kube-apiserver on this machine

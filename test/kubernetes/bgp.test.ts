@@ -1,4 +1,4 @@
-// The BGP service beside a real API server: passwords from its secrets, addresses of its services.
+// Tests the BGP service with a real API server: passwords from Secrets, addresses of Services.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -27,7 +27,7 @@ afterAll(async () => {
   await cluster?.[Symbol.asyncDispose]();
 });
 
-suite("NB-090 NB-133 secrets and services are followed while they change", async () => {
+suite("NB-090 NB-133 changes of secrets and services are applied", async () => {
   const folder = mkdtempSync(join(tmpdir(), "calico-bgp-kube-"));
   const datastore = await openSqliteInMemory();
   const put = (kind: KindName, name: string, spec: object) => putInto(datastore, kind, name, spec);
@@ -74,7 +74,7 @@ suite("NB-090 NB-133 secrets and services are followed while they change", async
   await api.json({ method: "PUT", path: `${secrets}/bgp`, body: secret("second") });
   await until((text) => text.includes('password "second";'));
   await api.json({ method: "PUT", path: `${secrets}/bgp`, body: secret('with"quote') });
-  await until((text) => !text.includes("password")); // BIRD could not read it: no session is better than a broken file
+  await until((text) => !text.includes("password")); // BIRD could not parse it: rather no session than an invalid file
   await api.json({ method: "DELETE", path: `${secrets}/bgp` });
 
   const clusterIp = "10.96.0.77";

@@ -1,5 +1,5 @@
-// Every command of calicoctl on the Kubernetes datastore, in the order a user might come to them; and what kubectl shows of
-// the same resources.
+// Runs every command of calicoctl on the Kubernetes datastore, in an order in which a user might, and kubectl on the same
+// resources.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -47,7 +47,7 @@ afterAll(async () => {
 const resource = (kind: string, name: string, spec: object, namespace?: string) =>
   JSON.stringify({ apiVersion: "projectcalico.org/v3", kind, metadata: { name, namespace }, spec });
 
-async function says(args: string, stdin = ""): Promise<string> {
+async function succeed(args: string, stdin = ""): Promise<string> {
   const answer = await cluster.calicoctl(args.split(" "), stdin);
   expect({ args, code: answer.exitCode, err: answer.exitCode === 0 ? "" : answer.stderr }).toEqual({
     args,
@@ -60,36 +60,36 @@ const run = (args: string, stdin?: string): Promise<Answer> => cluster.calicoctl
 
 suite("resources: create, get, apply, replace, patch, label, delete, validate, convert", async () => {
   const pool = resource("IPPool", "pods", { cidr: "10.65.0.0/16", natOutgoing: true });
-  expect(await says("create -f -", pool)).toContain("Successfully created 1 'IPPool'");
+  expect(await succeed("create -f -", pool)).toContain("Successfully created 1 'IPPool'");
   expect((await run("create -f -", pool)).exitCode).toBe(1);
-  expect(await says("get ippools")).toMatch(/^NAME +CIDR +SELECTOR +\npods +10\.65\.0\.0\/16 +all\(\)/);
+  expect(await succeed("get ippools")).toMatch(/^NAME +CIDR +SELECTOR +\npods +10\.65\.0\.0\/16 +all\(\)/);
   const policy = resource("GlobalNetworkPolicy", "p", {
     selector: "all()",
     types: ["Egress"],
     egress: [{ action: "Allow" }],
   });
-  expect(await says("apply -f -", policy)).toContain("Successfully applied");
-  expect(await says("replace -f -", policy)).toContain("Successfully replaced");
-  expect(await says('patch gnp p -p {"spec":{"order":5}}')).toContain("Successfully patched");
-  expect(await says("get gnp p -o wide")).toMatch(/default +p +5|p +default +5/);
-  expect(await says("get gnp p -o json")).toContain('"order": 5');
-  expect(await says("label gnp p team=blue")).toContain("Successfully set label");
-  expect(await says("get gnp p -o yaml")).toContain("team: blue");
-  expect(await says("delete gnp p")).toContain("Successfully deleted");
-  expect(await says("get nodes -o wide")).toContain("192.0.2.5/24");
-  expect(await says("get wep -n shop")).toContain("10.65.0.2/32");
-  expect(await says("get profiles")).toContain("kns.shop");
-  expect(await says("validate -f -", pool)).toContain("Successfully validated");
+  expect(await succeed("apply -f -", policy)).toContain("Successfully applied");
+  expect(await succeed("replace -f -", policy)).toContain("Successfully replaced");
+  expect(await succeed('patch gnp p -p {"spec":{"order":5}}')).toContain("Successfully patched");
+  expect(await succeed("get gnp p -o wide")).toMatch(/default +p +5|p +default +5/);
+  expect(await succeed("get gnp p -o json")).toContain('"order": 5');
+  expect(await succeed("label gnp p team=blue")).toContain("Successfully set label");
+  expect(await succeed("get gnp p -o yaml")).toContain("team: blue");
+  expect(await succeed("delete gnp p")).toContain("Successfully deleted");
+  expect(await succeed("get nodes -o wide")).toContain("192.0.2.5/24");
+  expect(await succeed("get wep -n shop")).toContain("10.65.0.2/32");
+  expect(await succeed("get profiles")).toContain("kns.shop");
+  expect(await succeed("validate -f -", pool)).toContain("Successfully validated");
   const kubernetes = JSON.stringify({
     apiVersion: "networking.k8s.io/v1",
     kind: "NetworkPolicy",
     metadata: { name: "x", namespace: "shop" },
     spec: { podSelector: {} },
   });
-  expect(await says("convert -f -", kubernetes)).toContain("projectcalico.org/orchestrator == 'k8s'");
+  expect(await succeed("convert -f -", kubernetes)).toContain("projectcalico.org/orchestrator == 'k8s'");
 }, 60_000);
 
-suite("explain tells of live pods, namespaces and network policies of Kubernetes", async () => {
+suite("explain evaluates live pods, namespaces and network policies of Kubernetes", async () => {
   const allowed = await run("explain shop/frontend shop/backend --port=80");
   expect([allowed.exitCode, allowed.stderr]).toEqual([0, ""]);
   expect(allowed.stdout).toContain("allowed");
@@ -102,36 +102,36 @@ suite("explain tells of live pods, namespaces and network policies of Kubernetes
 }, 60_000);
 
 suite("ipam: show, check, configure, release, split", async () => {
-  expect(await says("ipam configure --strictaffinity=true")).toContain("Successfully set StrictAffinity");
-  expect(await says("ipam show --show-configuration")).toContain("true");
-  await says("ipam configure --strictaffinity=false");
-  expect(await says("ipam show")).toContain("10.65.0.0/16");
-  expect(await says("ipam show --show-blocks")).toContain("IP Pool");
+  expect(await succeed("ipam configure --strictaffinity=true")).toContain("Successfully set StrictAffinity");
+  expect(await succeed("ipam show --show-configuration")).toContain("true");
+  await succeed("ipam configure --strictaffinity=false");
+  expect(await succeed("ipam show")).toContain("10.65.0.0/16");
+  expect(await succeed("ipam show --show-blocks")).toContain("IP Pool");
   expect((await run("ipam show --ip=10.65.0.1")).stdout).toContain("10.65.0.1");
-  // Pods that have addresses nobody gave out are a finding.
+  // Pods with addresses that IPAM did not assign are a finding.
   const check = await run(`ipam check -o ${join(folder, "report.json")}`);
   expect([0, 3]).toContain(check.exitCode);
   expect(check.stdout).toContain(
     "Found 2 in-use IPs that are in active IP pools but have no corresponding IPAM allocation",
   );
   expect([0, 1]).toContain((await run("ipam release --ip=10.65.0.99")).exitCode);
-  await says("datastore migrate lock");
-  expect(await says("ipam split 2 --cidr=10.65.0.0/16")).toContain("split");
-  await says("datastore migrate unlock");
-  expect(await says("get ippools")).toContain("10.65.128.0/17");
+  await succeed("datastore migrate lock");
+  expect(await succeed("ipam split 2 --cidr=10.65.0.0/16")).toContain("split");
+  await succeed("datastore migrate unlock");
+  expect(await succeed("get ippools")).toContain("10.65.128.0/17");
 }, 60_000);
 
 suite("the cluster: version, datastore, doctor, bgp plan, diagnostics", async () => {
-  expect(await says("version")).toContain("Client Version");
-  expect(await says("get clusterinformation default -o json")).toContain("kdd");
-  expect(await says("datastore migrate-policy-names")).toContain("All policies have their own names already");
+  expect(await succeed("version")).toContain("Client Version");
+  expect(await succeed("get clusterinformation default -o json")).toContain("kdd");
+  expect(await succeed("datastore migrate-policy-names")).toContain("All policies have their own names already");
   expect((await run("datastore migrate export")).exitCode).toBe(1); // from etcd only
   const doctor = await run("doctor");
   expect([0, 3]).toContain(doctor.exitCode);
-  expect(await says("bgp plan n1")).toContain("n1");
+  expect(await succeed("bgp plan n1")).toContain("n1");
 }, 60_000);
 
-suite("doctor names policies of Kubernetes that Felix does not enforce as they are written", async () => {
+suite("doctor reports policies of Kubernetes that Felix does not enforce as they are written", async () => {
   await cluster.put("/apis/apiextensions.k8s.io/v1/customresourcedefinitions", CLUSTER_NETWORK_POLICY);
   const policy = {
     apiVersion: "policy.networking.k8s.io/v1alpha2",

@@ -1,4 +1,4 @@
-// calicoctl on the Kubernetes datastore: moving a cluster there from etcd, and what was recorded of the original.
+// Tests calicoctl on the Kubernetes datastore: the migration of a cluster from etcd, and commands recorded with Calico.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -37,7 +37,7 @@ async function create(path: string, body: object): Promise<void> {
   if (!answer.ok) throw new Error(await answer.text());
 }
 
-suite("TC-C42 a cluster moves from etcd to the Kubernetes API: resources, identity, addresses, once", async () => {
+suite("TC-C42 a cluster is migrated from etcd to the Kubernetes API: resources, cluster GUID and addresses, once", async () => {
   await using etcd = await EtcdServer.start();
   using old = new CommandLine();
   old.env["DATASTORE_TYPE"] = "etcdv3";
@@ -112,14 +112,14 @@ suite("TC-C42 a cluster moves from etcd to the Kubernetes API: resources, identi
   expect((await line.run("datastore", "migrate", "unlock")).out).toBe("Datastore unlocked.\n");
 }, 120_000);
 
-suite("a context that is not there is told", async () => {
+suite("a missing context is reported", async () => {
   using line = onKubernetes();
   const answer = await line.run("get", "nodes", "--context", "nowhere");
   expect(answer.code).toBe(1);
   expect(answer.err + answer.out).toContain("nowhere");
 });
 
-// The recordings of the original are not part of this project; they lie beside a checkout of those who have them.
+// The recordings of Calico are not part of this project. They are read if they exist next to the checkout.
 const recorded = join(import.meta.dir, "../../../shared/golden/calicoctl/kubernetes/commands.json");
 interface Recording {
   readonly name: string;
@@ -129,13 +129,13 @@ interface Recording {
   readonly stdout: string;
   readonly master?: { readonly stdout?: string; readonly exitCode?: number };
 }
-/** What is not compared: how kubectl wrote one object, our version string, and a check whose wording is our own. */
+/** Not compared: how kubectl wrote one object, the version string, and a check with a text of its own. */
 const APART = new Set(["get clusterinfo", "version", "ipam check empty"]);
 
 if (!existsSync(recorded))
   test.skip("recorded commands: ../shared/golden is not beside this checkout", () => {}); // nothing to read
 else
-  suite("commands recorded on the Kubernetes datastore give the same answers", async () => {
+  suite("commands recorded on the Kubernetes datastore have the same output", async () => {
     using line = onKubernetes();
     await create("/api/v1/nodes", {
       metadata: { name: "n1", labels: { rack: "r1" } },
@@ -143,7 +143,7 @@ else
     });
     await create("/api/v1/namespaces", { metadata: { name: "recorded", labels: { team: "a" } } });
     const { cases } = JSON.parse(readFileSync(recorded, "utf8")) as { cases: readonly Recording[] };
-    // Recorded on one cluster: what the first commands show was written by later ones of an earlier round.
+    // All commands were recorded on one cluster: the output of the first ones contains resources of an earlier round.
     for (const name of ["patch node", "label node"])
       await line.run(...(cases.find((c) => c.name === name)?.args ?? []));
     for (const recording of cases) {
@@ -160,7 +160,7 @@ else
     }
   }, 60_000);
 
-/** Without what differs from run to run. */
+/** Replaces the values that differ in each run. */
 function plain(text: string): string {
   return text
     .replace(/[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}/g, "UID")

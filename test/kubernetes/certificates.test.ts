@@ -1,6 +1,6 @@
-// The certificates of Typha and calico-node on a real API server. kube-controllers, as the account of calico-typha.yaml,
-// creates and renews them; a Typha process and clients use them, with the environment of that manifest and files as a kubelet
-// mounts them.
+// Tests the certificates of Typha and calico-node on a real API server. kube-controllers, with the account of
+// calico-typha.yaml, creates and renews them; a Typha process and clients use them, with the environment of that manifest
+// and with files as a kubelet mounts them.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { readFileSync } from "node:fs";
 import { type CertificatePair, createAuthority, issueCertificate } from "../../src/controllers/certificates/x509.ts";
@@ -79,7 +79,7 @@ async function removeCertificates(): Promise<void> {
 const untilCreated = () =>
   eventually(async () => (await Promise.all(SECRETS.map(find))).every((found) => found !== undefined), 30_000);
 
-/** Nothing that was logged, and no part of an error, is a key. */
+/** Checks that neither logs nor errors contain a private key. */
 function expectNoKeys(lines: readonly string[], keys: Iterable<string>): void {
   const log = lines.join("\n");
   expect(log).not.toContain("PRIVATE");
@@ -87,9 +87,9 @@ function expectNoKeys(lines: readonly string[], keys: Iterable<string>): void {
     for (const line of key.split("\n")) if (/^[\w+/]{20}/.test(line)) expect(log).not.toContain(line.slice(0, 20));
 }
 
-suite("on a new cluster the controllers create the certificates, Typha and a client use them, and others are refused", async () => {
+suite("on a new cluster the controllers create the certificates, Typha and a client use them, and other certificates are rejected", async () => {
   await removeCertificates();
-  // As on a new cluster: the pods are there first, and cannot mount what does not exist.
+  // As on a new cluster, the pods exist first, and cannot mount the Secrets that do not exist yet.
   using typhaPod = new MountedPod(accounts.manifest, "calico-typha", cluster.api);
   using nodePod = new MountedPod(accounts.manifest, "calico-node", cluster.api);
   await expect(typhaPod.mount()).rejects.toThrow("not found");
@@ -167,7 +167,7 @@ async function connect(pod: MountedPod, port: number, lines: string[] = []): Pro
   return TestConsumer.run(await createTyphaSyncer({ settings, syncer: "felix", hostname: "n1", log, env }));
 }
 
-/** Connects again and again, as nodes that restart do, and counts. */
+/** Connects repeatedly, as restarting nodes do, and counts the connections. */
 class Reconnecting implements AsyncDisposable {
   readonly warnings: string[] = [];
   count = 0;
@@ -192,7 +192,7 @@ class Reconnecting implements AsyncDisposable {
   }
 }
 
-suite("certificates and authority are rotated while Typha and its clients run: no connection ends and none is refused", async () => {
+suite("certificates and authority are rotated while Typha and its clients run: no connection ends and none is rejected", async () => {
   await removeCertificates();
   // The controllers' clock goes from the past to the present, so that every certificate that is used is valid today.
   offsetMs = -735 * DAY_MS;
@@ -258,7 +258,7 @@ suite("certificates and authority are rotated while Typha and its clients run: n
   await updateTypha();
   expect(await isAccepted(typha.port, old, await bundle())).toBe(true);
 
-  // Another day later only the new authority is trusted, and a certificate of the old one is refused.
+  // Another day later only the new authority is trusted, and a certificate of the old one is rejected.
   offsetMs = -DAY_MS;
   await eventually(async () => (await bundle()) === secondAuthority);
   await updateNode();
@@ -266,7 +266,7 @@ suite("certificates and authority are rotated while Typha and its clients run: n
   expect(await isAccepted(typha.port, old, secondAuthority)).toBe(false);
 
   expect(newcomers.warnings).toEqual([]);
-  // The first connection, whose certificates would be refused now, was never interrupted and receives updates.
+  // The first connection, whose certificates would be rejected now, was never interrupted and receives updates.
   expect(client.statuses).toEqual(["wait-for-ready", "resync", "in-sync"]);
   await putNode("n2", 2);
   await eventually(() => [...client.state.keys()].some((path) => path.includes("n2")));
@@ -315,7 +315,7 @@ suite("kube-controllers may create the Secrets and ConfigMap of certificates, an
     stringData: { "token-id": "abcdef", "token-secret": "0123456789abcdef", "usage-bootstrap-authentication": "true" },
   };
   try {
-    // The policy takes effect a moment after it was created.
+    // The policy takes effect shortly after its creation.
     await eventually(async () => {
       await cluster.delete(`${HOME}/secrets/bootstrap-token-abcdef`);
       return (await create(api, "secrets", token)).includes("only the Secrets and ConfigMaps of certificates");
@@ -328,7 +328,7 @@ suite("kube-controllers may create the Secrets and ConfigMap of certificates, an
     for (const [resource, body] of others) expect(await create(api, resource, body)).toContain("creates only");
     expect(await create(api, "secrets", { metadata: { name: "typha-certs" }, ...tls })).toBe("created");
     expect(await create(api, "configmaps", { metadata: { name: "typha-ca" } })).toBe("created");
-    // It applies to this account alone.
+    // It applies only to this account.
     expect(await create(cluster.api, "secrets", token)).toBe("created");
     // Other Secrets cannot be read, and none can be listed or deleted.
     await expect(api.get(`${HOME}/secrets/bootstrap-token-abcdef`)).rejects.toThrow("forbidden");

@@ -1,4 +1,4 @@
-// The definition of ClusterNetworkPolicy (policy.networking.k8s.io/v1alpha2), which Kubernetes does not have by itself.
+// Defines the CRD of ClusterNetworkPolicy (policy.networking.k8s.io/v1alpha2), which is not built into Kubernetes.
 
 /** As the Kubernetes project publishes it, without its schema. */
 export const CLUSTER_NETWORK_POLICY = {

@@ -1,5 +1,5 @@
-// What the suites of this folder share: an API server with our custom resource definitions installed, an
-// administrator's client, and the configuration a driver is opened with.
+// Starts a cluster for the suites of this folder: an API server with Calico's custom resource definitions, a client with
+// administrator rights, and the configuration for a driver.
 import { execFileSync } from "node:child_process";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -14,7 +14,7 @@ import { found, isAvailable, suite } from "./available.ts";
 import { leaseServer } from "./shared-server.ts";
 
 const CRDS = join(import.meta.dir, "../../manifests/crds");
-/** Recordings of the original system, when they lie beside the checkout. */
+/** Recordings of Calico, if they exist next to the checkout. */
 export const RECORDINGS = join(import.meta.dir, "../../../shared/golden");
 const V1 = "/apis/crd.projectcalico.org/v1";
 const DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
@@ -23,24 +23,24 @@ export { isAvailable, suite };
 
 export interface Cluster extends AsyncDisposable {
   readonly server: ApiServer;
-  /** An administrator's. */
+  /** With administrator rights. */
   readonly api: KubeApi;
   readonly config: KubernetesConfig;
-  /** Creates or, for an object that is there, replaces. */
+  /** Creates or replaces an object. */
   put<T extends KubeObject>(path: string, object: object): Promise<T>;
-  /** The same for an object that says what it is, its status included. */
+  /** Creates or replaces an object by its `apiVersion` and `kind`, including its status. */
   apply(object: KubeObject & { readonly status?: unknown }): Promise<void>;
-  /** Many objects at once, by their keys below /registry/, straight into the server's storage. */
+  /** Writes many objects directly into the server's etcd, by their keys below /registry/. */
   plant(objects: ReadonlyMap<string, object>): Promise<void>;
   calicoctl(args: readonly string[], stdin?: string, env?: Environment): Promise<Answer>;
   delete(path: string): Promise<void>;
-  /** Every custom resource of ours, less what is different in each run. */
+  /** Returns all of Calico's custom resources, without the fields that differ in each run. */
   customResources(): Promise<readonly { plural: string; name: string; value: never }[]>;
-  /** Removes every custom resource of ours. */
+  /** Deletes all of Calico's custom resources. */
   clear(): Promise<void>;
-  /** A service account, allowed what the rules say, as a driver or program would use it. */
+  /** Creates a service account with these rules, for a driver or program. */
   account(name: string, rules: readonly object[]): Promise<Account>;
-  /** Makes the server forget the past: its etcd compacted, its own memory gone with a restart. */
+  /** Compacts the server's etcd and restarts the server, so that old revisions are no longer available. */
   compact(): Promise<void>;
 }
 
@@ -54,21 +54,21 @@ export interface Answer {
 export interface Account {
   readonly config: KubernetesConfig;
   readonly tokenFile: string;
-  /** Makes the present token worthless. */
+  /** Revokes the present token. */
   revoke(): Promise<void>;
-  /** Puts a new token into the file. */
+  /** Writes a new token to the file. */
   renew(): Promise<void>;
 }
 
 export interface ClusterOptions {
   readonly namespaces?: readonly string[];
-  /** A server of its own: for who changes definitions or the server itself in ways that cannot be taken back. */
+  /** Start a separate server, for suites that change definitions or the server in ways that cannot be undone. */
   readonly isOwn?: boolean;
-  /** More of the API server's, knowing its folder; it is then our own. */
+  /** Additional arguments of the API server, which is then a separate one; receives its folder. */
   readonly flags?: (folder: string) => readonly string[];
 }
 
-/** Holds the run's one server until it is disposed of, unless it must be another. */
+/** Uses the shared server until the cluster is disposed, or starts a separate one. */
 export async function startCluster(options: ClusterOptions = {}): Promise<Cluster> {
   if ("missing" in found) throw new Error(found.missing);
   const { path } = found;
@@ -77,7 +77,7 @@ export async function startCluster(options: ClusterOptions = {}): Promise<Cluste
   const wantsOwn = options.isOwn === true || flags !== undefined;
   const lease = wantsOwn ? undefined : await leaseServer(start, prepare);
   const server = lease?.server ?? (await start());
-  const end = lease?.giveBack ?? (async () => await server[Symbol.asyncDispose]());
+  const end = lease?.release ?? (async () => await server[Symbol.asyncDispose]());
   let api: KubeApi | undefined;
   try {
     const plurals = lease?.knowledge ?? (await prepare(server));
@@ -180,7 +180,7 @@ async function installDefinitions(api: KubeApi): Promise<readonly Plural[]> {
   return plurals;
 }
 
-/** In namespace kube-system. Tokens are bound to a secret, so that deleting it revokes them. */
+/** Creates the account in kube-system. Its tokens are bound to a Secret, whose deletion revokes them. */
 async function makeAccount(server: ApiServer, api: KubeApi, name: string, rules: readonly object[]): Promise<Account> {
   const home = "/api/v1/namespaces/kube-system";
   const rbac = "/apis/rbac.authorization.k8s.io/v1";
@@ -268,7 +268,7 @@ const PLACES: Readonly<Record<string, string>> = {
   EndpointSlice: "/apis/discovery.k8s.io/v1/*/endpointslices",
   ClusterNetworkPolicy: "/apis/policy.networking.k8s.io/v1alpha2/clusternetworkpolicies",
 };
-/** The collection an object of Kubernetes belongs to. */
+/** Returns the path of the collection of an object. */
 export function placeOf({ kind = "", metadata }: KubeObject): string {
   const place = PLACES[kind];
   if (place === undefined) throw new Error(`where do objects of kind ${kind} stand?`);

@@ -1,4 +1,4 @@
-// The node's CNI service on a real API server: what it does when its plugin, or its own token, is gone.
+// Tests the node's CNI service on a real API server after its plugin was killed or its token was revoked.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect } from "bun:test";

@@ -1,5 +1,5 @@
-// The plugin on a real API server, as the manifest's account: pods, their annotations, addresses in custom resources; our own cases by ID, and the
-// recordings of the original when they lie beside the checkout.
+// Tests the plugin on a real API server, with the manifest's account: pods, their annotations, and addresses in custom
+// resources. Also replays recordings of Calico, if they exist next to the checkout.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -85,7 +85,7 @@ beforeAll(async () => {
 }, 600_000);
 afterAll(async () => await kube?.[Symbol.asyncDispose]());
 
-/** A host that reaches the API server from inside its namespace, and a cluster without pods and addresses. */
+/** Creates a host that reaches the API server from its network namespace, in a cluster without pods and addresses. */
 class Cluster implements AsyncDisposable {
   readonly kubeconfig: string;
   readonly #forwarder: Forwarder;
@@ -164,7 +164,7 @@ class Cluster implements AsyncDisposable {
 }
 const ips = (run: PluginRun): string[] => ((run.json["ips"] ?? []) as { address: string }[]).map((ip) => ip.address);
 
-suite("CI-032 CI-033 the pod's annotations tell its addresses and container; DEL empties the addresses only", async () => {
+suite("CI-032 CI-033 the pod's annotations contain its addresses and container; DEL empties only the addresses", async () => {
   await using cluster = await Cluster.create();
   await cluster.pod("p1");
   const pod = cluster.host.pod("cid1");
@@ -180,7 +180,7 @@ suite("CI-032 CI-033 the pod's annotations tell its addresses and container; DEL
   expect(await cluster.handles()).toEqual([]);
 });
 
-suite("CI-025 pools by pod, by namespace, by name, and none such", async () => {
+suite("CI-025 pools are selected by pod, by namespace or by name, and a missing pool is an error", async () => {
   await using cluster = await Cluster.create();
   await cluster.pod("named", { ipv4pools: '["other"]' });
   await cluster.pod("cidr", { ipv4pools: '["10.66.0.0/24"]' });
@@ -196,7 +196,7 @@ suite("CI-025 pools by pod, by namespace, by name, and none such", async () => {
   expect((await cluster.add(cluster.host.pod(), "missing")).json["msg"]).toContain('error parsing pool "nope"');
 });
 
-suite("CI-026 CI-027 CI-028 CI-030 families, fixed addresses and MAC by annotation", async () => {
+suite("CI-026 CI-027 CI-028 CI-030 IP families, fixed addresses and MAC are set by annotations", async () => {
   await using cluster = await Cluster.create();
   await cluster.pod("six", { ipFamilies: '["IPv6"]' });
   await cluster.pod("fixed", { ipAddrs: '["10.65.0.50"]' });
@@ -207,7 +207,7 @@ suite("CI-026 CI-027 CI-028 CI-030 families, fixed addresses and MAC by annotati
   const fixed = cluster.host.pod("fixed1");
   expect(ips(await cluster.add(fixed, "fixed"))).toEqual(["10.65.0.50/32"]);
   expect((await cluster.add(cluster.host.pod(), "again")).json["msg"]).toContain("resource already exists: 10.65.0.50");
-  // The same pod in a new container may have its own address again.
+  // The same pod gets its address again in a new container.
   expect(ips(await cluster.add(cluster.host.pod("fixed2"), "fixed"))).toEqual(["10.65.0.50/32"]);
   const before = await cluster.handles();
   expect((await cluster.add(cluster.host.pod(), "free")).json["msg"]).toBe(
@@ -221,7 +221,7 @@ suite("CI-026 CI-027 CI-028 CI-030 families, fixed addresses and MAC by annotati
   expect(mac.kernel.links.get("eth0")?.mac).toBe("0a:0b:0c:0d:0e:0f");
 });
 
-suite("CI-029 floating addresses are gated, and without the gate the pod's address goes back", async () => {
+suite("CI-029 floating addresses need a feature gate; without it the pod's address is released", async () => {
   await using cluster = await Cluster.create();
   await cluster.pod("p1", { floatingIPs: '["1.2.3.4"]' });
   expect((await cluster.add(cluster.host.pod(), "p1")).json["msg"]).toBe(
@@ -231,7 +231,7 @@ suite("CI-029 floating addresses are gated, and without the gate the pod's addre
   expect((await cluster.add(cluster.host.pod(), "p1", { feature_control: { floating_ips: true } })).code).toBe(0);
 });
 
-suite("CI-034 host-local takes the node's pod CIDRs, and DEL works without them", async () => {
+suite("CI-034 host-local uses the node's pod CIDRs, and DEL works without them", async () => {
   await using cluster = await Cluster.create();
   await cluster.pod("p1");
   const ipam = {
@@ -244,7 +244,7 @@ suite("CI-034 host-local takes the node's pod CIDRs, and DEL works without them"
   expect((await cluster.del(pod, "p1", { ipam })).code).toBe(0);
 });
 
-suite("CI-024 CI-043 a pod that is gone fails ADD and not DEL; without policy.type the profile step fails it", async () => {
+suite("CI-024 CI-043 ADD fails for a missing pod, and DEL does not; without policy.type the profile step fails", async () => {
   await using cluster = await Cluster.create();
   const pod = cluster.host.pod();
   expect((await cluster.add(pod, "absent")).json["msg"]).toContain('pods "absent" not found');
@@ -258,7 +258,7 @@ suite("CI-024 CI-043 a pod that is gone fails ADD and not DEL; without policy.ty
   ]);
 });
 
-suite("CI-002 -t asks the API server too", async () => {
+suite("CI-002 -t checks the API server too", async () => {
   await using cluster = await Cluster.create();
   const { collect, DIST } = await import("../functional/cni/cni-host.ts");
   const child = cluster.host.start(`${DIST}/calico`, ["-t"], {});
@@ -267,7 +267,7 @@ suite("CI-002 -t asks the API server too", async () => {
   expect(await done).toMatchObject({ code: 0, stdout: "" });
 });
 
-suite("CI-079 a real API server gives the plugin's account a token that works", async () => {
+suite("CI-079 a token of the plugin's account from a real API server works", async () => {
   const { chooseDatastore, openKubeApi } = await import("../../src/datastore/index.ts");
   const { requestToken } = await import("../../src/cni/kubernetes/token-refresh.ts");
   const { silentLogger } = await import("../../src/lib/log/log.ts");
@@ -293,7 +293,7 @@ suite("CI-079 a real API server gives the plugin's account a token that works", 
       authenticated: true,
       user: { username: "system:serviceaccount:kube-system:calico-cni-plugin" },
     });
-    // Our own account may ask for the plugin's tokens alone; an administrator learns that there is no such account.
+    // calico-node's account may request only the plugin's tokens; for an administrator the account does not exist.
     const asked = { CALICO_CNI_SERVICE_ACCOUNT: "nobody" };
     expect(await requestToken(asked, silentLogger, own).catch((error: Error) => error.message)).toContain("forbidden");
     expect(await requestToken(asked, silentLogger, kube.api)).toBeUndefined();
@@ -352,7 +352,7 @@ else
         else score.same(`${where} result`, [step.stdout], step.stdout === "" ? run.stdout : run.json);
         for (const [place, object] of Object.entries(step.after?.objects ?? {})) {
           const [kind = "", namespace = "", podName = ""] = place.split("/");
-          if (kind === "ipamconfigs") continue; // made by whoever asks first
+          if (kind === "ipamconfigs") continue; // created by the first request
           const [want, got] =
             kind === "pods"
               ? [withoutPrefix(object["annotations"] as Annotations), await cluster.annotations(podName, namespace)]
@@ -369,7 +369,7 @@ type Annotations = Readonly<Record<string, string>>;
 const withoutPrefix = (annotations: Annotations): Annotations =>
   Object.fromEntries(Object.entries(annotations).map(([k, v]) => [k.replace("cni.projectcalico.org/", ""), v]));
 
-/** Without what differs from run to run, and without what later versions of the original write besides. */
+/** Replaces values that differ in each run, and removes what newer releases of Calico write in addition. */
 function comparable(spec: unknown): unknown {
   if (spec === undefined) return undefined;
   const {

@@ -1,6 +1,6 @@
-// Ten thousand addresses, five hundred of them leaked: found and given back by the rules, and none of a living pod. On a
-// real API server and a real etcd; pods are put straight into the API server's own etcd, which takes seconds instead of
-// minutes.
+// Tests the garbage collection of 10,000 addresses, 500 of which are leaked: those are released, and no address of an
+// existing pod. Uses a real API server and a real etcd. Pods are written directly into the API server's etcd, which takes
+// seconds instead of minutes.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { Client, type Datastore, openDatastore } from "../../src/datastore/index.ts";
 import { readAllocations } from "../../src/ipam/index.ts";
@@ -14,7 +14,7 @@ import { ControllersRun } from "./controllers-run.ts";
 
 const NODES = 40;
 const BLOCKS_PER_NODE = 4;
-const PER_BLOCK = 63; // one of each 64 is left free
+const PER_BLOCK = 63; // one of 64 addresses is free
 const TOTAL = 10_000;
 const LEAKED = 500;
 
@@ -33,7 +33,7 @@ afterAll(async () => {
   await cluster?.[Symbol.asyncDispose]();
 });
 
-/** So many at once. */
+/** Runs at most this many at the same time. */
 async function inParallel<T>(items: readonly T[], width: number, work: (item: T) => Promise<unknown>): Promise<void> {
   let next = 0;
   await Promise.all(
@@ -43,7 +43,7 @@ async function inParallel<T>(items: readonly T[], width: number, work: (item: T)
   );
 }
 
-interface Given {
+interface Assignment {
   readonly address: string;
   readonly pod: string;
   readonly node: string;
@@ -51,30 +51,30 @@ interface Given {
   readonly isLeaked: boolean;
 }
 
-/** Blocks filled with addresses of pods, every twentieth of which is nowhere. */
-function fill(): { readonly blocks: ReadonlyMap<Cidr, Block>; readonly given: readonly Given[] } {
+/** Fills blocks with addresses of pods; every twentieth pod does not exist. */
+function fill(): { readonly blocks: ReadonlyMap<Cidr, Block>; readonly assigned: readonly Assignment[] } {
   const blocks = new Map<Cidr, Block>();
-  const given: Given[] = [];
+  const assigned: Assignment[] = [];
   for (let n = 0; n < NODES; n++)
     for (let b = 0; b < BLOCKS_PER_NODE; b++) {
       const cidr = `10.65.${n}.${b * 64}/26` as Cidr;
       let block = newBlock(cidr, { type: "host", name: `n${n}` }, Date.now());
-      for (let i = 0; i < PER_BLOCK && given.length < TOTAL; i++) {
-        const pod = `pod-${given.length}`;
+      for (let i = 0; i < PER_BLOCK && assigned.length < TOTAL; i++) {
+        const pod = `pod-${assigned.length}`;
         const handleId = `k8s-pod-network.${pod}`;
         const attributes = { node: `n${n}`, namespace: "ns1", pod };
         block = takeFree(block, 1, { handleId, attributes }).block;
-        const isLeaked = given.length % (TOTAL / LEAKED) === 7;
-        given.push({ address: `10.65.${n}.${b * 64 + i}`, pod, node: `n${n}`, handleId, isLeaked });
+        const isLeaked = assigned.length % (TOTAL / LEAKED) === 7;
+        assigned.push({ address: `10.65.${n}.${b * 64 + i}`, pod, node: `n${n}`, handleId, isLeaked });
       }
       blocks.set(cidr, block);
     }
-  return { blocks, given };
+  return { blocks, assigned };
 }
 
-function podsFor(given: readonly Given[]): Map<string, object> {
+function podsFor(assigned: readonly Assignment[]): Map<string, object> {
   const pods = new Map<string, object>();
-  for (const { address, pod, node, isLeaked } of given) {
+  for (const { address, pod, node, isLeaked } of assigned) {
     if (isLeaked) continue;
     pods.set(`pods/ns1/${pod}`, {
       kind: "Pod",
@@ -87,11 +87,11 @@ function podsFor(given: readonly Given[]): Map<string, object> {
   return pods;
 }
 
-suite("TC-K17 TC-K19 of 10,000 addresses the 500 leaked are given back, and none of the others", async () => {
+suite("TC-K17 TC-K19 of 10,000 addresses the 500 leaked ones are released, and no other", async () => {
   const client = new Client(store);
   await client.ensureInitialized();
-  const { blocks, given } = fill();
-  expect([given.length, given.filter(({ isLeaked }) => isLeaked).length]).toEqual([TOTAL, LEAKED]);
+  const { blocks, assigned } = fill();
+  expect([assigned.length, assigned.filter(({ isLeaked }) => isLeaked).length]).toEqual([TOTAL, LEAKED]);
   const make = (kind: string, name: string, spec: object) =>
     client.create({ apiVersion: "projectcalico.org/v3", kind, metadata: { name }, spec } as never);
   await make("IPPool", "p4", { cidr: "10.65.0.0/16", blockSize: 26 });
@@ -109,13 +109,13 @@ suite("TC-K17 TC-K19 of 10,000 addresses the 500 leaked are given back, and none
     await store.create({ key, value: { state: "confirmed" } as never });
   });
   const cidrs = [...blocks.keys()];
-  const handles = given.map(({ handleId }, i) => {
+  const handles = assigned.map(({ handleId }, i) => {
     const block = cidrs[Math.floor(i / PER_BLOCK)] ?? "";
     const value = { handleId, block: { [block]: 1 }, deleted: false } as never;
     return { op: "create", entry: { key: { type: "ipamHandle", handleId }, value } } as const;
   });
   for (let i = 0; i < handles.length; i += 100) await store.transact?.(handles.slice(i, i + 100));
-  await cluster.plant(podsFor(given));
+  await cluster.plant(podsFor(assigned));
   expect((await cluster.api.list("/api/v1/pods")).items).toHaveLength(TOTAL - LEAKED);
 
   const started = performance.now();
@@ -129,10 +129,10 @@ suite("TC-K17 TC-K19 of 10,000 addresses the 500 leaked are given back, and none
   const releasedCount = () => program.lines.filter((line) => line.includes("released an unused address")).length;
   await eventually(() => releasedCount() >= LEAKED, 90_000);
   const seconds = ((performance.now() - started) / 1000).toFixed(1);
-  console.log(`collection: 500 of 10,000 addresses found and given back ${seconds} s after start (grace 1 s)`);
-  await Bun.sleep(2500); // two more looks at everything
+  console.log(`collection: 500 of 10,000 addresses released ${seconds} s after start (grace 1 s)`);
+  await Bun.sleep(2500); // two more full checks
   const held = await left();
-  expect(given.filter(({ address, isLeaked }) => isLeaked === held.has(address))).toEqual([]);
+  expect(assigned.filter(({ address, isLeaked }) => isLeaked === held.has(address))).toEqual([]);
   expect((await store.list({ type: "ipamHandle" })).items).toHaveLength(TOTAL - LEAKED);
   expect(releasedCount()).toBe(LEAKED);
 }, 300_000);

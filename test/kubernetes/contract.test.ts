@@ -1,4 +1,4 @@
-// The one contract of all datastores, on a real API server.
+// Runs the contract suite of all datastores on a real API server.
 import { openDatastore } from "../../src/datastore/index.ts";
 import { contract } from "../contract/contract.ts";
 import { isAvailable, startCluster } from "./cluster.ts";
@@ -12,18 +12,18 @@ if (isAvailable)
       "host markers",
       "raw text",
       "previous values",
-      "knowing the future",
+      "future revision check",
       "transactions",
     ]),
     changes: 1000,
     start: async (onUnreadable) => {
-      const cluster = await startCluster({ namespaces: ["prod", "prod2", "test"], isOwn: true }); // its past is forgotten
+      const cluster = await startCluster({ namespaces: ["prod", "prod2", "test"], isOwn: true }); // its history is compacted
       const store = await openDatastore(cluster.config, { onUnreadable });
       const other = await openDatastore(cluster.config);
       return {
         store,
         other,
-        putRaw: () => Promise.reject(new Error("the server takes no text that does not parse")),
+        putRaw: () => Promise.reject(new Error("the server rejects invalid text")),
         compact: () => cluster.compact(),
         clear: () => cluster.clear(),
         stop: async () => {

@@ -1,5 +1,5 @@
-// calico-kube-controllers as a process, against a real API server, with Calico's datastore in etcd and in Kubernetes: how
-// it starts, what it answers, when it starts again, how it ends. It runs as the manifest's account.
+// Tests calico-kube-controllers as a process on a real API server, with Calico's datastore in etcd and in Kubernetes:
+// start, health and metrics, restart after a configuration change, and exit. It uses the manifest's account.
 import { afterAll, beforeAll, beforeEach, describe, expect } from "bun:test";
 import { execFileSync, spawnSync } from "node:child_process";
 import { writeFileSync } from "node:fs";
@@ -34,7 +34,7 @@ afterAll(async () => {
   await cluster?.[Symbol.asyncDispose]();
 });
 
-/** Accounts and rights as the manifest of that datastore has them. */
+/** Creates the accounts and roles of the manifest for that datastore. */
 const install = async (type: "etcdv3" | "kubernetes"): Promise<void> => {
   accounts = await installAccounts(cluster, type === "kubernetes" ? "calico.yaml" : "calico-etcd.yaml");
 };
@@ -84,7 +84,7 @@ for (const type of ["etcdv3", "kubernetes"] as const)
       } as never);
 
     suite(
-      "TC-K03 TC-K04 TC-K05 TC-K07 it starts, answers, starts again when its configuration changes, and ends at once",
+      "TC-K03 TC-K04 TC-K05 TC-K07 it starts, serves health and metrics, restarts after a configuration change, and exits at once",
       async () => {
         const [health, metrics] = [await freePort(), await freePort()];
         await configure({ prometheusMetricsPort: metrics });
@@ -100,17 +100,17 @@ for (const type of ["etcdv3", "kubernetes"] as const)
           const text = await (await fetch(`http://127.0.0.1:${metrics}/metrics`)).text();
           return text.includes("process_cpu_seconds_total");
         }, WITHIN);
-        // Another configuration: the same process begins anew.
+        // After a configuration change the same process starts its controllers again.
         await configure({ prometheusMetricsPort: metrics, logSeverityScreen: "Debug" });
         await eventually(async () => (await running())?.["logSeverityScreen"] === "Debug", WITHIN);
         expect(program.isRunning).toBe(true);
-        // A status somebody else wrote is put right.
+        // A status that another client wrote is corrected.
         const resource = (await client.get({ kind: "KubeControllersConfiguration", name: "default" })) as never as {
           status: object;
         };
         await client.updateStatus({ ...resource, status: { environmentVars: { X: "Y" } } } as never, { trusted: true });
         await eventually(async () => (await running())?.["logSeverityScreen"] === "Debug", WITHIN);
-        // Deleted: made again.
+        // A deleted configuration is created again.
         await client.delete({ kind: "KubeControllersConfiguration", name: "default" });
         await eventually(async () => (await configuration()) !== undefined, WITHIN);
         const asked = performance.now();
@@ -122,7 +122,7 @@ for (const type of ["etcdv3", "kubernetes"] as const)
     );
 
     suite(
-      "TC-K04 inside a wrapper it ends with 129 for another configuration, and not for one that the environment hides",
+      "TC-K04 under a wrapper it exits with 129 after a configuration change, unless the environment overrides it",
       async () => {
         await configure({ logSeverityScreen: "Info" });
         const env = environment(type, { CALICO_KUBE_CONTROLLERS_INNER: "1", LOG_LEVEL: "info" });
@@ -139,7 +139,7 @@ for (const type of ["etcdv3", "kubernetes"] as const)
   });
 
 suite(
-  "TC-K05 TC-K06 a replica that waits for its turn is ready too, and stays so",
+  "TC-K05 TC-K06 a replica that waits for the lease is ready, and stays ready",
   async () => {
     await install("kubernetes");
     await cluster.clear();
@@ -147,21 +147,21 @@ suite(
     await eventually(() => leads.isReady, WITHIN);
     await using waits = new ControllersProgram(environment("kubernetes"));
     await eventually(() => waits.isReady, WITHIN);
-    await Bun.sleep(3 * HEALTH_MS); // until both have asked again
+    await Bun.sleep(3 * HEALTH_MS); // until both have checked again
     expect([leads.readiness(), waits.readiness()]).toEqual([READY, READY]);
   },
   TIMEOUT,
 );
 
 suite(
-  "TC-K06 what does not answer is said by the status file until it answers again",
+  "TC-K06 the status file contains what does not answer, until it answers again",
   async () => {
     await install("etcdv3");
     await new EtcdKeys(etcd).clear();
     await using program = new ControllersProgram(environment("etcdv3"));
     await eventually(() => program.isReady, WITHIN);
     const isDown = (part: string) => program.readiness()[part]?.Ready === false;
-    await cluster.server.stop(); // for longer than its lease lasts
+    await cluster.server.stop(); // for longer than the duration of its lease
     try {
       await eventually(() => isDown("KubeAPIServer"), 60_000);
       const said = checkStatus(program.statusFile);

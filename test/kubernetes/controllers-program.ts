@@ -1,4 +1,4 @@
-// calico-kube-controllers as a process of its own: the executable where it is built, the source otherwise.
+// Runs calico-kube-controllers as a process: the executable if it is built, or else the source.
 import { type ChildProcess, spawn } from "node:child_process";
 import { existsSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -7,7 +7,7 @@ import type { Environment } from "./cluster.ts";
 
 const ROOT = join(import.meta.dir, "../..");
 
-/** A role of ours and its arguments, as a command. */
+/** Returns the command for one of the programs and its arguments. */
 export function command(role: "calico-kube-controllers" | "check-status", args: readonly string[]) {
   const built = join(ROOT, "dist", role);
   if (existsSync(built)) return { file: built, args, env: {} };
@@ -22,7 +22,7 @@ export class ControllersProgram implements AsyncDisposable {
   readonly folder = mkdtempSync(join(tmpdir(), "kube-controllers-"));
   readonly statusFile = join(this.folder, "status.json");
   output = "";
-  /** Its exit code, or the signal it died of. */
+  /** Its exit code, or the signal that killed it. */
   readonly ended: Promise<number | string>;
   readonly #child: ChildProcess;
 
@@ -48,7 +48,7 @@ export class ControllersProgram implements AsyncDisposable {
     this.#child.kill(signal);
   }
 
-  /** What the status file says of each part; nothing while there is none. */
+  /** Returns the status of each part in the status file; undefined if there is no file. */
   readiness(): Readonly<Record<string, { readonly Ready: boolean; readonly Reason: string }>> {
     try {
       return (JSON.parse(readFileSync(this.statusFile, "utf8")) as { Readiness: never }).Readiness;
@@ -61,7 +61,7 @@ export class ControllersProgram implements AsyncDisposable {
     return parts.length === 3 && parts.every(({ Ready }) => Ready);
   }
 
-  /** In good order, so that the next one need not wait out the lease; by force when that takes long. */
+  /** Stops the process with SIGTERM, so that it releases the lease, and with SIGKILL if that takes long. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.isRunning) this.#child.kill("SIGTERM");
     const force = setTimeout(() => this.#child.kill("SIGKILL"), 5000);

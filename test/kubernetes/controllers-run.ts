@@ -1,4 +1,4 @@
-// The controllers as a test runs them: in this process, on a real API server and a real etcd, with shorter periods.
+// Runs the controllers in the test's process, on a real API server and a real etcd, with shorter periods.
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import type { Environment } from "./cluster.ts";
 
 const QUICK = {
   batchMs: 40,
-  // Renewed often, given up late: the machine may be busy, and nobody is killed here.
+  // Renewed often, with a long duration, because the machine may be busy and no replica is killed here.
   leader: { durationMs: 10_000, renewDeadlineMs: 8_000, retryMs: 300 },
 };
 
@@ -18,7 +18,7 @@ export class ControllersRun implements AsyncDisposable {
   readonly lines: string[] = [];
   readonly folder = mkdtempSync(join(tmpdir(), "kube-controllers-"));
   readonly statusFile = join(this.folder, "status.json");
-  /** How often it began anew. */
+  /** Number of restarts. */
   restarts = 0;
   failure: unknown;
   readonly #aborter = new AbortController();
@@ -49,7 +49,7 @@ export class ControllersRun implements AsyncDisposable {
     })();
   }
 
-  /** How it ended by itself. */
+  /** The reason why it ended by itself. */
   ended(): Promise<void> {
     return this.#running;
   }
@@ -61,7 +61,7 @@ export class ControllersRun implements AsyncDisposable {
   }
 }
 
-/** What stands in etcd, past every codec. */
+/** Reads and writes etcd directly, without a codec. */
 export class EtcdKeys {
   constructor(readonly server: EtcdServer) {}
 

@@ -1,4 +1,4 @@
-// The controllers at work on a real API server and a real etcd: what each of them does, and what the original does wrong.
+// Tests each controller on a real API server and a real etcd, including cases that Calico handles wrongly.
 import { afterAll, beforeAll, beforeEach, describe, expect } from "bun:test";
 import { Client, type Datastore, openDatastore } from "../../src/datastore/index.ts";
 import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
@@ -76,7 +76,7 @@ describe("copies", () => {
     });
 
   suite(
-    "TC-K08 TC-K12 network policies are copied, repaired, and removed with their originals",
+    "TC-K08 TC-K12 network policies are copied, repaired, and deleted with the originals",
     async () => {
       await put("NetworkPolicy", "by-hand", { selector: "all()" }, { namespace: "ns1" });
       await put("NetworkPolicy", "knp.default.surplus", { selector: "all()" }, { namespace: "ns1" });
@@ -93,7 +93,7 @@ describe("copies", () => {
       await policy("web", 81);
       const ports = async () => JSON.stringify((await find("NetworkPolicy", name, "ns1"))?.spec);
       await eventually(async () => (await ports()).includes("81"), WITHIN);
-      // Behind its back: a changed copy, a lost copy. What a user put on it stays.
+      // A copy is changed, and another deleted, without the controller. A user's additions to a copy are kept.
       const copy = await client.get({ kind: "NetworkPolicy", name, namespace: "ns1" });
       await client.update({
         ...copy,
@@ -112,7 +112,7 @@ describe("copies", () => {
   );
 
   suite(
-    "TC-K09 namespaces become profiles, and those on their way out say nothing new",
+    "TC-K09 namespaces become profiles, and changes of a terminating namespace are ignored",
     async () => {
       await put("Profile", "kns.surplus", {});
       await put("Profile", "by-hand", {});
@@ -126,7 +126,7 @@ describe("copies", () => {
       await patch("/api/v1/namespaces/team", { metadata: { labels: { color: "blue" } } });
       await eventually(async () => (await labels())?.["pcns.color"] === "blue", WITHIN);
       await eventually(gone("Profile", "kns.surplus"), WITHIN);
-      await cluster.delete("/api/v1/namespaces/team"); // nobody empties it here: it stays Terminating
+      await cluster.delete("/api/v1/namespaces/team"); // it stays Terminating, because no namespace controller runs here
       await patch("/api/v1/namespaces/team", { metadata: { labels: { color: "green" } } });
       await Bun.sleep(700);
       expect((await labels())?.["pcns.color"]).toBe("blue");
@@ -154,7 +154,7 @@ describe("copies", () => {
   );
 
   suite(
-    "TC-K08 TC-K10 policies and service accounts with long names get their copies all the same",
+    "TC-K08 TC-K10 policies and service accounts with long names are copied too",
     async () => {
       const long = (letter: string, length: number) => letter.repeat(length);
       const path = "/api/v1/namespaces/ns1/serviceaccounts";
@@ -165,7 +165,7 @@ describe("copies", () => {
       await eventually(there("Profile", `ksa.ns1.${long("s", 200)}`), WITHIN);
       const copies = async () => (await client.list({ kind: "NetworkPolicy" })).items;
       await eventually(async () => (await copies()).length === 2, WITHIN);
-      await Bun.sleep(700); // the reconciler finds nothing surplus
+      await Bun.sleep(700); // the reconciler must not delete the copies
       expect((await copies()).map(({ metadata }) => metadata.name.length)).toEqual([253, 253]);
       for (const last of ["a", "b"]) await cluster.delete(`${POLICIES}/${long("p", 252)}${last}`);
       await cluster.delete(`${path}/${long("s", 200)}`);
@@ -175,7 +175,7 @@ describe("copies", () => {
   );
 
   suite(
-    "TC-K11 labels and account of a pod follow it to its endpoint, which is neither made nor removed",
+    "TC-K11 a pod's labels and service account are copied to its endpoint, which is neither created nor deleted",
     async () => {
       const pods = "/api/v1/namespaces/ns1/pods";
       const pod = (name: string) =>
@@ -222,7 +222,7 @@ describe("copies", () => {
 });
 
 suite(
-  "TC-K13 etcd is told to forget, once per period",
+  "TC-K13 etcd is compacted once per period",
   async () => {
     await using _program = new ControllersRun({ ...onlyThese("policy"), COMPACTION_PERIOD: "300ms" });
     await put("GlobalNetworkSet", "churn", { nets: ["10.0.0.0/24"] });
@@ -246,7 +246,7 @@ suite(
 );
 
 suite(
-  "TC-K06 a datastore that does not answer is waited for, but not for ever",
+  "TC-K06 the start waits for a datastore that does not answer, for a limited time",
   async () => {
     const nobody = { ETCD_ENDPOINTS: `http://127.0.0.1:${await freePort()}` };
     await using program = new ControllersRun({ ...onlyThese("node"), ...nobody }, { timings: { startupMs: 700 } });
@@ -258,7 +258,7 @@ suite(
 
 describe("nodes", () => {
   suite(
-    "TC-K14 a node goes with everything of its own, even with a half-written IPAM host marker; others stay",
+    "TC-K14 a deleted node's data is deleted, even with an empty IPAM host key; other nodes' data is kept",
     async () => {
       for (const name of ["n1", "n2"]) await kubeNode(name);
       await calicoNode("n1");
@@ -283,7 +283,7 @@ describe("nodes", () => {
           handleId: `vxlan-tunnel-addr-${host}`,
           attributes: { node: host, type: "vxlanTunnelAddress" },
         });
-      await keys.put("/calico/ipam/v2/host/n1", ""); // somebody died while writing it
+      await keys.put("/calico/ipam/v2/host/n1", ""); // its writer was killed
       await using _program = new ControllersRun(onlyThese("node"));
       await eventually(there("KubeControllersConfiguration", "default"), WITHIN);
       await cluster.delete("/api/v1/nodes/n1");
@@ -299,7 +299,7 @@ describe("nodes", () => {
   );
 
   suite(
-    "TC-K15 labels come from Kubernetes, and a user's own comes back when Kubernetes' goes",
+    "TC-K15 labels are copied from Kubernetes, and a user's label is restored when that of Kubernetes is removed",
     async () => {
       await kubeNode("n1", { zone: "a" });
       await calicoNode("n1", { labels: { zone: "mine", own: "1" } });
@@ -318,12 +318,12 @@ describe("nodes", () => {
   );
 
   suite(
-    "TC-K25 TC-K26 host endpoints come, are repaired, and go when they are no longer wanted",
+    "TC-K25 TC-K26 host endpoints are created, repaired, and deleted when they are disabled",
     async () => {
       const LABEL = "projectcalico.org/created-by";
       await kubeNode("n1");
       await calicoNode("n1", {}, { bgp: { ipv4Address: "10.0.0.1/24" } });
-      await put("Node", "bare", { bgp: { ipv4Address: "10.0.0.2/24" } }); // no node of Kubernetes
+      await put("Node", "bare", { bgp: { ipv4Address: "10.0.0.2/24" } }); // without a Kubernetes node
       await put("HostEndpoint", "by-hand", { node: "n1", interfaceName: "eth9" });
       const configuration = (autoCreate: string, templates: object[] = []) =>
         put("KubeControllersConfiguration", "default", {
@@ -345,7 +345,7 @@ describe("nodes", () => {
       ]);
       await eventually(there("HostEndpoint", "n1-lan-auto-hep"), WITHIN);
       expect((await find("HostEndpoint", "n1-lan-auto-hep"))?.metadata.labels).toMatchObject({ net: "lan" });
-      expect(await find("HostEndpoint", "bare-lan-auto-hep")).toBeUndefined(); // no address of it lies there
+      expect(await find("HostEndpoint", "bare-lan-auto-hep")).toBeUndefined(); // none of its addresses is in the CIDR
       await configuration("Disabled");
       await eventually(
         async () =>
@@ -360,9 +360,9 @@ describe("nodes", () => {
   );
 
   suite(
-    "TC-K29 who waits for calico-node to be rolled out holds up nobody; then policies move to their own names",
+    "TC-K29 waiting for the rollout of calico-node does not block other controllers; then policies are renamed",
     async () => {
-      // As an earlier release stored it: its tier in front of its name.
+      // Stored as by an older release, with the tier before the name.
       const legacy = `${RESOURCES}/globalnetworkpolicies/default.allow-dns`;
       await keys.put(
         legacy,
@@ -410,7 +410,7 @@ describe("nodes", () => {
 
 describe("in the Kubernetes datastore", () => {
   suite(
-    "two CIDRs in one interface of a node's annotation upset nobody: readers, host endpoints, calicoctl",
+    "two CIDRs of one interface in a node's annotation work with readers, host endpoints and calicoctl",
     async () => {
       await cluster.clear();
       const interfaces = JSON.stringify([{ name: "eth0", addresses: ["10.0.0.5/24", "fd00::5/64"] }]);
@@ -438,7 +438,7 @@ describe("in the Kubernetes datastore", () => {
   );
 
   suite(
-    "TC-K16 an affinity without labels, of a node that is gone, is found and removed",
+    "TC-K16 an affinity without labels of a deleted node is found and deleted",
     async () => {
       await cluster.clear();
       const path = "/apis/crd.projectcalico.org/v1/blockaffinities";
@@ -465,7 +465,7 @@ describe("in the Kubernetes datastore", () => {
   );
 
   suite(
-    "calicoctl says so when a label is Kubernetes' own, instead of success",
+    "calicoctl reports an error for a label that Kubernetes owns",
     async () => {
       await kubeNode("n1", { rack: "r1" });
       for (const args of [

@@ -1,5 +1,5 @@
-// Our custom resource definitions on a real API server: it takes them, keeps what programs of the field write, and
-// refuses what it should.
+// Tests Calico's custom resource definitions on a real API server: the server accepts them, stores what Calico's programs
+// write, and rejects invalid objects.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -51,7 +51,7 @@ function missing(want: unknown, got: unknown, path: string): string[] {
   return want === got ? [] : [`${path}: ${JSON.stringify(got)}, want ${JSON.stringify(want)}`];
 }
 
-suite("the API server takes every definition and serves it, without a complaint about its schema", async () => {
+suite("the API server accepts and serves every definition, without a warning about its schema", async () => {
   const names: string[] = [];
   for (const file of readdirSync(crds)) {
     const definition = load(readFileSync(join(crds, file), "utf8")) as CustomObject;
@@ -79,7 +79,7 @@ interface Condition {
 async function established(name: string): Promise<readonly Condition[]> {
   for (let i = 0; i < 200; i++) {
     const { body } = await call("GET", `/apis/apiextensions.k8s.io/v1/customresourcedefinitions/${name}`);
-    // Null until the server has looked at it.
+    // Null until the server has processed it.
     const { conditions } = (body["status"] ?? {}) as { readonly conditions?: readonly Condition[] | null };
     if (conditions?.some((c) => c.type === "Established" && c.status === "True")) return conditions;
     await delay(50);
@@ -87,7 +87,7 @@ async function established(name: string): Promise<readonly Condition[]> {
   throw new Error(`${name} was not established within 10 s`);
 }
 
-suite("what the original's programs wrote is taken and kept whole", async () => {
+suite("objects that Calico's programs wrote are accepted and stored completely", async () => {
   if (!existsSync(recordings)) return console.log("recordings are not beside this checkout");
   let written = 0;
   for (const file of readdirSync(recordings)) {
@@ -128,7 +128,7 @@ suite("what the original's programs wrote is taken and kept whole", async () => 
   expect(written).toBeGreaterThan(20);
 }, 60_000);
 
-suite("the schema refuses what no program would write", async () => {
+suite("the schema rejects invalid objects", async () => {
   const refused = [
     ["ippools", { cidr: "10.0.0.0/16", vxlanMode: "Sometimes" }],
     ["ippools", {}],
@@ -157,7 +157,7 @@ suite("the schema refuses what no program would write", async () => {
   }
 });
 
-suite("the server fills in the defaults that the original's definitions have, and no others", async () => {
+suite("the server fills in the defaults of Calico's definitions, and no others", async () => {
   const made = async (plural: string, kind: string, name: string, spec: object) => {
     const apiVersion = "crd.projectcalico.org/v1";
     return (await call("POST", collection(plural), { apiVersion, kind, metadata: { name }, spec })).body["spec"];
@@ -169,7 +169,7 @@ suite("the server fills in the defaults that the original's definitions have, an
     assignmentMode: "Automatic",
   });
   expect(await made("tiers", "Tier", "t", {})).toEqual({ defaultAction: "Deny" });
-  // A default in one node's settings would hide what is set for all nodes.
+  // A default in one node's settings would override the value for all nodes.
   const node = await made("felixconfigurations", "FelixConfiguration", "node.n1", {});
   expect(node).toEqual({ nftablesMode: "Auto", nftablesFlowTableOffload: "Disabled" });
 });

@@ -1,4 +1,4 @@
-// How Calico's objects stand in Kubernetes, object by object: what programs of the field would read and write.
+// Tests how Calico's objects are stored in Kubernetes: they must be the same as Calico's.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { Client, type Datastore, type Entry, migratePolicyNames, openDatastore } from "../../src/datastore/index.ts";
 import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
@@ -67,7 +67,7 @@ const endpoint = (podName: string, spec: object, uid?: string): Entry<ResourceKe
   ),
 });
 
-suite("DM-104 a name that means a policy of Kubernetes is not written; policies have plain revisions", async () => {
+suite("DM-104 a policy with the name of a converted Kubernetes policy is rejected; policies have plain revisions", async () => {
   const policy = make("NetworkPolicy", { name: "knp.default.web", namespace: "ns1" });
   const key = { type: "resource", kind: "NetworkPolicy", namespace: "ns1", name: "knp.default.web" } as const;
   const refused = "is not supported on NetworkPolicy(ns1/knp.default.web): change the Kubernetes NetworkPolicy instead";
@@ -91,7 +91,7 @@ suite("DM-104 a name that means a policy of Kubernetes is not written; policies 
   expect(kubernetes.revision).toMatch(/^\d+$/);
 });
 
-suite("DM-093 DM-095 an object keeps its name; other metadata stands in one annotation and comes back", async () => {
+suite("DM-093 DM-095 an object keeps its name; other metadata is stored in one annotation and read from it", async () => {
   const labels = { site: "east", "projectcalico.org/tier": "x" };
   const annotations = { note: "first" };
   const created = await client.create(make("GlobalNetworkSet", { name: "s1", labels, annotations }, { nets: [] }));
@@ -109,7 +109,7 @@ suite("DM-093 DM-095 an object keeps its name; other metadata stands in one anno
   expect(updated.metadata).toMatchObject({ labels: { site: "west" }, uid: created.metadata.uid! });
 });
 
-suite("DM-094 labels and annotations on the object itself, as kubectl and early releases put them, are read", async () => {
+suite("DM-094 labels and annotations of the object itself, as kubectl and older releases write them, are read", async () => {
   await cluster.put(`${V1}/globalnetworksets`, {
     apiVersion: "crd.projectcalico.org/v1",
     kind: "GlobalNetworkSet",
@@ -127,7 +127,7 @@ suite("DM-094 labels and annotations on the object itself, as kubectl and early 
   expect(spec).toEqual({ nets: ["10.0.0.0/8"] });
 });
 
-suite("DM-079 an owner of ours is named by its own UID on either side", async () => {
+suite("DM-079 the UID of an owner of a Calico kind is converted in both directions", async () => {
   const owner = await client.get({ kind: "GlobalNetworkSet", name: "s2" });
   const reference = { apiVersion: API_VERSION, kind: "GlobalNetworkSet", name: "s2", uid: owner.metadata.uid! };
   const foreign = { apiVersion: "v1", kind: "Node", name: "n1", uid: "30316465-6365-4463-ad63-3564622d3638" };
@@ -139,7 +139,7 @@ suite("DM-079 an owner of ours is named by its own UID on either side", async ()
   expect((await raw("hostendpoints/h1")).metadata.ownerReferences).toEqual([{ ...reference, uid }, foreign]);
 });
 
-suite("DM-045 DM-043 policies stand under the name users gave them; one stored as default.<name> is found by it", async () => {
+suite("DM-045 DM-043 policies are stored under the user's name; one stored as default.<name> is found by that name", async () => {
   const spec = { selector: "all()", types: ["Ingress"] };
   await client.ensureInitialized();
   await client.create(make("GlobalNetworkPolicy", { name: "plain" }, spec));
@@ -162,7 +162,7 @@ suite("DM-045 DM-043 policies stand under the name users gave them; one stored a
   expect((await client.list({ kind: "GlobalNetworkPolicy" })).items).toHaveLength(1);
 });
 
-suite("TC-C43 a policy whose annotation gives it an invalid name does not keep others from their own names", async () => {
+suite("TC-C43 a policy with an invalid name in its annotation does not block the renaming of others", async () => {
   const path = `${V1}/namespaces/ns1/networkpolicies`;
   const policy = (name: string, annotations: object) => ({
     apiVersion: "crd.projectcalico.org/v1",
@@ -184,7 +184,7 @@ suite("TC-C43 a policy whose annotation gives it an invalid name does not keep o
   for (const name of ["default.bad", "good"]) await cluster.delete(`${path}/${name}`);
 });
 
-suite("DM-098 a list of several pages is whole; a name narrows it at the server", async () => {
+suite("DM-098 a list of several pages is complete; a name is selected by the server", async () => {
   const names = Array.from({ length: 620 }, (_, i) => `page-${String(i).padStart(4, "0")}`);
   const body = (name: string) => ({
     apiVersion: "crd.projectcalico.org/v1",
@@ -204,7 +204,7 @@ suite("DM-098 a list of several pages is whole; a name narrows it at the server"
   expect(Number(none.revision)).toBeGreaterThanOrEqual(Number(revision));
 });
 
-suite("DM-110 a status is written apart from the spec, and the spec apart from the status", async () => {
+suite("DM-110 status and spec are written separately", async () => {
   const spec = { node: "n1", classes: ["BGP"], updatePeriodSeconds: 10 };
   const created = await client.create(make("CalicoNodeStatus", { name: "st" }, spec));
   const status = { lastUpdated: "2026-01-02T03:04:05Z" };
@@ -231,7 +231,7 @@ const block = (): Entry<BlockKey> => ({
   },
 });
 
-suite("DM-100 IPAM objects are named by their CIDR or id, and numbers beyond 2^53 survive", async () => {
+suite("DM-100 IPAM objects are named by their CIDR or ID, and numbers above 2^53 are exact", async () => {
   const written = await store.create(block());
   expect(await store.get(block().key)).toEqual(written);
   expect(written.value).toMatchObject(block().value);
@@ -254,13 +254,13 @@ suite("DM-100 IPAM objects are named by their CIDR or id, and numbers beyond 2^5
   expect(hostnameHash("node-a")).toBe("PY3TQE2E3XMTETLM2MJO3UITKPFB27YUJ4T4E5XGPEJON3SM4QAA");
 });
 
-suite("DM-100 a delete marks and removes; one cut short is finished by the next reader, its name is free", async () => {
+suite("DM-100 a delete marks and deletes the object; the next reader completes an interrupted one", async () => {
   const found = await store.get(block().key);
   await using log = await EventLog.open(store, { type: "block" }, (await store.list({ type: "block" })).revision);
   await store.delete(block().key, { revision: found.revision });
   expect((await fault(store.get(block().key))).name).toBe("NotFound");
   await store.create(block());
-  // A writer marked it and died.
+  // Its writer marked it and was killed.
   const path = `${V1}/ipamblocks/10-65-0-0-30`;
   const patch = {
     method: "PATCH",
@@ -273,7 +273,7 @@ suite("DM-100 a delete marks and removes; one cut short is finished by the next 
   expect((await fault(cluster.api.get(path))).name).toBe("KubeStatusError");
   await store.create(block());
   await cluster.api.json({ ...patch, path });
-  await store.create(block()); // straight over the marked one
+  await store.create(block()); // although the marked one exists
   await store.delete(block().key);
   await log.until(10);
   const types = log.events.map(({ type }) => type);
@@ -281,7 +281,7 @@ suite("DM-100 a delete marks and removes; one cut short is finished by the next 
   expect(types.at(-1)).toBe("deleted");
 });
 
-suite("DM-101 affinities carry labels to be found by; those of earlier releases without any are found too", async () => {
+suite("DM-101 affinities have labels and are found by them; those of older releases without labels are found too", async () => {
   const key: BlockAffinityKey = { type: "blockAffinity", affinityType: "host", host: "n1", cidr };
   const written = await store.create({ key, value: { state: "confirmed", deleted: false } });
   const object = await raw("blockaffinities/n1-10-65-0-0-30");
@@ -310,7 +310,7 @@ suite("DM-101 affinities carry labels to be found by; those of earlier releases 
   expect((await store.list({ type: "blockAffinity" })).items).toHaveLength(2);
 });
 
-suite("DM-102 an endpoint's write notes its addresses on the pod; its deletion empties the notes", async () => {
+suite("DM-102 a write of an endpoint sets annotations of its pod; its deletion empties them", async () => {
   const created = await cluster.put<KubeObject>("/api/v1/namespaces/ns1/pods", pod("p1"));
   const uid = created.metadata.uid!;
   const spec = { ipNetworks: ["10.65.0.1/32", "fd00:65::1/128"], containerID: "c1" };
@@ -327,7 +327,7 @@ suite("DM-102 an endpoint's write notes its addresses on the pod; its deletion e
       (each) => "type" in each && each.type === "cni.projectcalico.org/AddressesAssigned",
     );
   expect(conditions(noted)).toMatchObject([{ status: "True", reason: "c1", message: "10.65.0.1/32,fd00:65::1/128" }]);
-  // No address, nothing to note; the pod of another life is not ours to write.
+  // Without an address there is nothing to write; a pod with another UID is not written.
   expect((await store.update({ ...endpoint("p1", {}), revision: written.revision })).revision).toBe(written.revision);
   const stale = convertUid(uid);
   expect((await fault(store.update({ ...endpoint("p1", spec, stale), revision: "1" }))).name).toBe("NotFound");
@@ -341,14 +341,14 @@ suite("DM-102 an endpoint's write notes its addresses on the pod; its deletion e
   expect(conditions(emptied)).toMatchObject([{ status: "False" }]);
   expect(conditions(emptied)[0]).not.toHaveProperty("reason");
   expect((await fault(store.create(endpoint("p9", spec)))).name).toBe("NotFound");
-  // On another node it would be another endpoint; a name of other shape names no pod.
+  // On another node it is another endpoint; a malformed name refers to no pod.
   expect((await fault(store.get({ ...endpointKey("p1"), name: "n2-k8s-p1-eth0" }))).name).toBe("NotFound");
   expect((await fault(store.get({ ...endpointKey("p1"), name: "p1" }))).message).toContain("malformed");
   const list = await store.list({ type: "resource", kind: "WorkloadEndpoint", namePrefix: "n1-k8s-" });
   expect(list.items.map(({ key }) => key.name)).toEqual(["n1-k8s-p1-eth0"]);
 });
 
-suite("DM-102 users do not write endpoints in Kubernetes", async () => {
+suite("DM-102 users cannot write endpoints in Kubernetes", async () => {
   const { value } = endpoint("p1", { ipNetworks: ["10.65.0.1/32"] });
   const refusal = await fault(client.create(value));
   expect(refusal.message).toStartWith("operation Create is not supported on WorkloadEndpoint(ns1/n1-k8s-p1-eth0)");
@@ -363,7 +363,7 @@ suite("DM-102 users do not write endpoints in Kubernetes", async () => {
     expect((await fault(attempt())).name).toBe("Unsupported");
 });
 
-suite("DM-076 DM-077 a node's write reaches annotations only; Kubernetes' labels stay its own", async () => {
+suite("DM-076 DM-077 a write of a node changes only annotations; labels of Kubernetes are kept", async () => {
   const node = await client.get({ kind: "Node", name: "n1" });
   const metadata = { ...node.metadata, labels: { ...node.metadata.labels, mine: "1" } };
   const spec = { ...node.spec, bgp: { ipv4Address: "10.0.0.1/24", asNumber: 65001 } };
@@ -379,7 +379,7 @@ suite("DM-076 DM-077 a node's write reaches annotations only; Kubernetes' labels
   expect((await fault(client.update({ ...node, spec } as Resource))).name).toBe("Conflict");
 });
 
-suite("DM-060 a pod that cannot be converted is left out of lists and counts as gone in a watch", async () => {
+suite("DM-060 a pod that cannot be converted is left out of lists and counts as deleted in a watch", async () => {
   const complaints: string[] = [];
   await using watched = await opened({ onUnreadable: (error) => complaints.push(error.message) });
   const endpoints = { type: "resource", kind: "WorkloadEndpoint" } as const;
@@ -402,7 +402,7 @@ async function opened(options: Parameters<typeof openDatastore>[1]) {
   return { store: own, [Symbol.asyncDispose]: () => own.close() };
 }
 
-suite("DM-107 what the server refuses comes as the error it means", async () => {
+suite("DM-107 errors of the server are converted to typed errors", async () => {
   const invalid = await fault(
     store.create({
       key: { type: "resource", kind: "IPPool", name: "bad" },
@@ -416,11 +416,11 @@ suite("DM-107 what the server refuses comes as the error it means", async () => 
   const created = await client.create(make("GlobalNetworkSet", { name: "twice" }, { nets: [] }));
   await client.delete({ kind: "GlobalNetworkSet", name: "twice" });
   await client.create(make("GlobalNetworkSet", { name: "twice" }, { nets: [] }));
-  // The same name, but not the object that was read.
+  // The same name, but another object than the one that was read.
   expect((await fault(client.update(created))).name).toBeOneOf(["NotFound", "Conflict"]);
 });
 
-suite("DM-078 with addresses from the nodes' pod CIDRs IPAM objects are refused", async () => {
+suite("DM-078 with addresses from the nodes' pod CIDRs, IPAM objects are unsupported", async () => {
   const own = await openDatastore({ ...cluster.config, usePodCidr: true });
   expect((await fault(own.list({ type: "block" }))).name).toBe("Unsupported");
   await own.close();

@@ -1,4 +1,4 @@
-// Felix without a dataplane: syncer and calculation, and the messages an external driver would be sent.
+// Runs Felix without a dataplane: the syncer and the calculation graph, and records the messages for an external driver.
 import { CalculationGraph, type DataplaneMessage, encodeToDataplane } from "../../src/calc/index.ts";
 import { policySettings } from "../../src/calc/testing/settings.ts";
 import { createSyncer, type Datastore } from "../../src/datastore/index.ts";
@@ -34,14 +34,14 @@ export class FelixPipeline implements AsyncDisposable {
     return this.#isInSync;
   }
 
-  /** Messages so far, readable, in an order of their own; `take` forgets them. */
-  shown(): string[] {
+  /** Returns the messages so far as text, sorted; `take` also clears them. */
+  formatted(): string[] {
     return this.#messages.map((message) => show(encodeToDataplane(message, 0))).sort();
   }
   take(): string[] {
-    const shown = this.shown();
+    const formatted = this.formatted();
     this.#messages = [];
-    return shown;
+    return formatted;
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -50,7 +50,7 @@ export class FelixPipeline implements AsyncDisposable {
   }
 }
 
-/** A recorded message the same way. */
+/** Formats a recorded message in the same way. */
 export const showRecorded = (tag: number, raw: string): string =>
   `${tag}:${showFields(Buffer.from(raw, "base64"), isSet(tag))}`;
 
@@ -62,12 +62,12 @@ function show(envelope: Uint8Array): string {
   return `${payload.number}:${showFields(bytesOf(payload), isSet(payload.number))}`;
 }
 
-/** Fields by number; of a set the members in any order. */
+/** Formats fields by number, and the members of a set in sorted order. */
 function showFields(bytes: Uint8Array, isUnordered: boolean): string {
   const parts: string[] = [];
   for (const field of rawFields(bytes)) {
     const value = showValue(field, isUnordered);
-    if (value !== '""') parts.push(`${field.number}=${value}`); // absent and empty are one
+    if (value !== '""') parts.push(`${field.number}=${value}`); // absent and empty are equivalent
   }
   return `{${(isUnordered ? parts.sort() : parts).join(" ")}}`;
 }

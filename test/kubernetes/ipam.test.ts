@@ -1,4 +1,4 @@
-// IPAM on a real API server: its objects as custom resources, two-step deletion, labels.
+// Tests IPAM on a real API server: its custom resources, two-step deletion, and labels.
 import { afterAll, beforeAll, beforeEach, expect } from "bun:test";
 import { Conflict, type Datastore, NotFound, openDatastore } from "../../src/datastore/index.ts";
 import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
@@ -35,7 +35,7 @@ const list = async (plural: string) => (await cluster.api.list<Custom>(`${V1}/${
 const assign = (host: string, handleId: string, count = 1) =>
   ipam.autoAssign({ version: 4, count, host, handleId, attributes: { node: host }, use: "Workload" });
 
-suite("CI-073 blocks, affinities and handles have names made of their CIDRs and ids, and their real values inside", async () => {
+suite("CI-073 blocks, affinities and handles are named by CIDR and ID, and contain the exact values", async () => {
   await assign("n1", "Net1.C0");
   const [block] = await list("ipamblocks");
   expect(block?.metadata.name).toMatch(/^10-65-0-\d+-30$/);
@@ -50,7 +50,7 @@ suite("CI-073 blocks, affinities and handles have names made of their CIDRs and 
   expect(await list("ipamhandles")).toEqual([]);
 });
 
-suite("CI-073 numbers beyond 2^53 survive the API server", async () => {
+suite("CI-073 numbers above 2^53 are stored exactly", async () => {
   await assign("n1", "h");
   const [block] = (await store.list({ type: "block" })).items;
   const number = block?.value.sequenceNumber ?? 0n;
@@ -58,7 +58,7 @@ suite("CI-073 numbers beyond 2^53 survive the API server", async () => {
   expect(block?.value.sequenceNumberForAllocation["0"]).toBe(number - 1n);
 });
 
-suite("CI-073 what is marked as deleted is gone for whoever asks, and goes for good", async () => {
+suite("CI-073 an object that is marked as deleted is not found, and the read deletes it", async () => {
   await assign("n1", "h");
   const [handle] = await list("ipamhandles");
   const path = `${V1}/ipamhandles/${handle?.metadata.name}`;
@@ -67,7 +67,7 @@ suite("CI-073 what is marked as deleted is gone for whoever asks, and goes for g
   expect(await list("ipamhandles")).toEqual([]);
 });
 
-suite("CI-073 a delete that names another object of the same name is refused", async () => {
+suite("CI-073 a delete with the UID of another object of the same name is rejected", async () => {
   await assign("n1", "h");
   const key = { type: "ipamHandle", handleId: "h" } as const;
   const { revision } = await store.get(key);
@@ -80,7 +80,7 @@ suite("CI-073 a delete that names another object of the same name is refused", a
   expect((await store.get(key)).value.block).not.toEqual({});
 });
 
-suite("CI-074 NB-022 affinities carry labels; those without get them and are found meanwhile", async () => {
+suite("CI-074 NB-022 affinities have labels; those without get them, and are found before that too", async () => {
   await assign("n1", "h");
   const [affinity] = await list("blockaffinities");
   const labels = {
@@ -95,7 +95,7 @@ suite("CI-074 NB-022 affinities carry labels; those without get them and are fou
   await cluster.api.json({ method: "PUT", path, body: { ...affinity, metadata: { ...bare, labels: {} } } });
   expect(await shown()).not.toEqual(labels);
   expect((await assign("n1", "again")).addresses).toHaveLength(1);
-  expect(await list("ipamblocks")).toHaveLength(1); // the host knew its block
+  expect(await list("ipamblocks")).toHaveLength(1); // the host used its existing block
   await ipam.upgradeHost({ type: "host", name: "n1" });
   expect(await shown()).toEqual(labels);
 });

@@ -1,5 +1,5 @@
-// A new Kubernetes cluster with real kubelets and the manifest calico-typha.yaml, as `calico lab up --kubernetes --typha`
-// creates it. Nothing but the manifest is applied: the pods of Typha and calico-node wait for certificates that
+// Tests a new Kubernetes cluster with real kubelets and the manifest calico-typha.yaml, as `calico lab up --kubernetes
+// --typha` creates it. Nothing but the manifest is applied: the pods of Typha and calico-node wait for certificates that
 // kube-controllers creates. The programs of the cluster and the image's Debian layer must be in the cache: `make e2e` builds
 // them.
 import { afterAll, beforeAll, expect, test } from "bun:test";

@@ -1,4 +1,4 @@
-// A Kubernetes cluster of two nodes with real kubelets, as `calico lab up --kubernetes` makes it: cluster DNS, requests
+// Tests a Kubernetes cluster of two nodes with real kubelets, as `calico lab up --kubernetes` creates it: DNS, requests
 // from the API server to pods, a second `up`, and uninstalling as docs/kubernetes.md describes it. The programs of the
 // cluster and the image's Debian layer must be in the cache: `make e2e` builds them.
 import { afterAll, beforeAll, expect, test } from "bun:test";

@@ -1,6 +1,6 @@
-// Two hosts on a real API server: calico-node with all its parts and the controllers run as processes with the
-// manifest's accounts, a stand-in does the kubelets' work, policies are made by kubectl. The server's audit log tells
-// whether anything was denied; then the server is away.
+// Tests two hosts on a real API server: calico-node with all its parts and the controllers run as processes with the
+// manifest's accounts, a fake kubelet starts pods, and kubectl creates policies. The server's audit log shows whether a
+// request was denied. Then the server is stopped.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -54,7 +54,7 @@ interface PodObject {
   readonly status: { readonly phase: string; readonly podIPs?: readonly { readonly ip: string }[] };
 }
 
-suite("a pod that a stand-in for the kubelet makes gets address, route and policy", async () => {
+suite("a pod that the fake kubelet starts gets address, route and policy", async () => {
   addPods(lab, [
     { namespace: "shop", name: "web", node: "node1", labels: { app: "web" } },
     { namespace: "shop", name: "client", node: "node2", labels: { app: "client" } },
@@ -86,7 +86,7 @@ suite("a pod that a stand-in for the kubelet makes gets address, route and polic
   await eventually(async () => (await others()).length === 2, 10_000);
 }, 90_000);
 
-suite("doctor on a healthy cluster runs all checks, finds nothing, and names the hosts it examined", async () => {
+suite("doctor on a healthy cluster runs all checks, has no findings, and prints the hosts that it checked", async () => {
   for (const { words, headline } of [
     {
       words: ["doctor"],
@@ -106,7 +106,7 @@ suite("doctor on a healthy cluster runs all checks, finds nothing, and names the
   }
 }, 60_000);
 
-suite("a pod that is deleted leaves neither address nor route nor handle", async () => {
+suite("a deleted pod leaves no address, route or handle", async () => {
   addPods(lab, [{ namespace: "shop", name: "brief", node: "node2", labels: {} }]);
   const brief = lab.pod("shop/brief");
   removePod(lab, brief);
@@ -124,8 +124,8 @@ interface AuditEvent {
   readonly responseStatus?: { readonly code?: number };
 }
 
-suite("TC-I10 every process is its manifest's account, none was denied anything", async () => {
-  // What a node that runs asks for now and then comes in time; here all that its start, pods and policies need.
+suite("TC-I10 every process uses its manifest's account, and no request was denied", async () => {
+  // Some requests of a running node come later; these are the ones for its start, pods and policies.
   const events = readFileSync(auditLog(lab), "utf8")
     .split("\n")
     .filter((line) => line.includes("system:serviceaccount:kube-system:calico-"))
@@ -149,7 +149,7 @@ suite("TC-I10 every process is its manifest's account, none was denied anything"
     "calico-kube-controllers list ipamblocks",
   ])
     expect([...did]).toContain(wanted);
-  // Nobody of ours went as somebody else: programs of ours say who they are in one way only.
+  // No program of calico-ts used another account: all of them send the same user agent.
   const strangers = readFileSync(auditLog(lab), "utf8")
     .split("\n")
     .filter((line) => line.includes('"userAgent":"calico-ts') && !line.includes("serviceaccount:kube-system:calico-"))
@@ -157,7 +157,7 @@ suite("TC-I10 every process is its manifest's account, none was denied anything"
   expect([...new Set(strangers)]).toEqual(["lab-admin"]); // calicoctl
 }, 30_000);
 
-suite("while the API server is away pods keep their connections and their policies; afterwards all goes on", async () => {
+suite("during an outage of the API server pods keep connections and policies; afterwards changes are applied", async () => {
   apply(policy("web-is-closed", { podSelector: { matchLabels: { app: "web" } } }));
   const clientToWeb = async () => (await reached()).includes("shop/client shop/web");
   await eventually(async () => !(await clientToWeb()), 10_000);
@@ -176,7 +176,7 @@ suite("while the API server is away pods keep their connections and their polici
   await pings.moreOf(5, isOpen);
   const lost = Object.entries(pings.lost()).filter(([name]) => isOpen(name));
   expect(lost).toEqual([]);
-  // What changes now arrives.
+  // Later changes arrive.
   cluster.kubectl(["delete", "networkpolicy", "web-is-closed", "--namespace=shop"]);
   await eventually(clientToWeb, 60_000);
   addPods(lab, [{ namespace: "open", name: "later", node: "node2", labels: {} }]);

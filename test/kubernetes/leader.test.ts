@@ -1,5 +1,5 @@
-// Two replicas, and the one that leads is killed or stopped again and again while there is work to do: nobody writes but
-// the one that holds the lease. The API server's audit log is the judge: it says who wrote what, and when.
+// Tests two replicas whose leader is repeatedly killed or suspended while there is work: only the holder of the lease
+// writes. The API server's audit log shows which replica wrote what and when.
 //
 // LEADER_SECONDS=300 makes it last longer (`make leader-soak`).
 import { afterAll, beforeAll, expect } from "bun:test";
@@ -62,7 +62,7 @@ interface Replica {
   readonly account: string;
   readonly program: ControllersProgram;
 }
-/** Each has an account of its own, so that the log tells them apart, with the rights of the manifest's. */
+/** Each replica has its own account, which identifies it in the log, with the roles of the manifest. */
 const RIGHTS = rulesOf(readManifest("calico.yaml"), "calico-kube-controllers");
 let started = 0;
 async function start(): Promise<Replica> {
@@ -88,7 +88,7 @@ const holder = async (): Promise<string> => {
   }
 };
 
-/** Services and nodes that come, change and go: always something to write. */
+/** Creates, changes and deletes services and nodes, so that there is always something to write. */
 async function churn(signal: AbortSignal): Promise<number> {
   let changes = 0;
   for (let i = 0; !signal.aborted; i++, changes++) {
@@ -106,7 +106,7 @@ async function churn(signal: AbortSignal): Promise<number> {
   return changes;
 }
 
-/** Successful writes of a replica while the lease was not its own, or was taken before the write was done. */
+/** Returns successful writes of a replica that did not hold the lease during the whole write. */
 function conflictsIn(events: readonly AuditEvent[]) {
   const accountOf = ({ user }: AuditEvent) => /replica-\d+$/.exec(user.username)?.[0];
   const succeeded = events.filter(({ responseStatus }) => (responseStatus?.code ?? 500) < 300);
@@ -120,7 +120,7 @@ function conflictsIn(events: readonly AuditEvent[]) {
   const writes = succeeded.filter((event) => !isLease(event) && accountOf(event) !== undefined);
   const holderAt = (ms: number) => takeovers.findLast(({ at }) => at <= ms)?.account;
   const conflicting = writes.filter((event) => {
-    // Times are whole milliseconds here: what falls into the one of a change is judged by both of its sides.
+    // Times are whole milliseconds: in the millisecond of a takeover, the old and the new holder are both accepted.
     const account = accountOf(event);
     const [from, to] = [Date.parse(event.requestReceivedTimestamp), Date.parse(event.stageTimestamp)];
     return (
@@ -168,7 +168,7 @@ suite(
           await Bun.sleep(50);
           continue;
         }
-        await Bun.sleep(1500); // it is in the middle of its work
+        await Bun.sleep(1500); // it is working
         if ((kills + stops) % 3 === 2) {
           victim.program.kill("SIGSTOP");
           await eventually(async () => (await holder()) !== leader.now, 60_000);
@@ -185,7 +185,7 @@ suite(
       }
       stopChurn.abort();
       const changes = await churning;
-      // In the end everything is as it should be, whoever did it.
+      // The final state is correct, whichever replica wrote it.
       await eventually(async () => {
         const services = (
           await cluster.api.list<KubeObject & { status?: { loadBalancer?: { ingress?: unknown[] } } }>(SERVICES)
@@ -197,7 +197,7 @@ suite(
       }, 60_000);
       const held = await readAllocations(store);
       expect(new Set(held.map(({ address }) => address)).size).toBe(held.length);
-      // A kill between two writes leaves a handle that counts one too many, or a claim half done: both harmless.
+      // A kill between two writes may leave a handle whose count is too high by one, or a pending claim: both are harmless.
       const findings = await new Ipam({ datastore: store }).inconsistencies();
       const harmless = ["leaked-handle", "unfinished-affinity", "stale-affinity"];
       expect(findings.filter(({ kind }) => !harmless.includes(kind))).toEqual([]);

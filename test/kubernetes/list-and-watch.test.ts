@@ -1,5 +1,5 @@
-// What the programs of a node, and the controllers, request from the API server to stay up to date, counted by its audit
-// log. The server ends every watch after two to four seconds, where others wait half an hour and more.
+// Counts, in the audit log, the requests that the programs of a node and the controllers send to stay up to date. This
+// API server ends every watch after two to four seconds; by default it is half an hour or more.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -111,7 +111,7 @@ suite("a quiet node sends no list request when its watches end and are resumed",
   }
 }, 120_000);
 
-suite("an informer whose watch is refused backs off, logs that once, and continues without a list", async () => {
+suite("an informer whose watch is rejected backs off, logs it once, and continues without a list", async () => {
   const rules = (verbs: readonly string[]) => [{ apiGroups: [""], resources: ["configmaps"], verbs }];
   const account = await cluster.account("reader", rules(["get", "list"]));
   const api = await openKubeApi(account.config, {});
@@ -166,7 +166,7 @@ suite("a ClusterNetworkPolicy definition that is installed later takes effect wi
         ingress: [{ name: "deny", action: "Deny", from: [{ namespaces: {} }] }],
       },
     };
-    // The server serves the kind a moment after it accepted the definition.
+    // The server serves the kind shortly after it accepted the definition.
     await eventually(() =>
       cluster.put(policies, policy).then(
         () => true,

@@ -1,4 +1,4 @@
-// Addresses of services of type LoadBalancer, on a real API server, with Calico's datastore in it and in etcd.
+// Tests the addresses of LoadBalancer services on a real API server, with Calico's datastore in Kubernetes and in etcd.
 import { afterAll, beforeAll, describe, expect } from "bun:test";
 import type { Datastore } from "../../src/datastore/index.ts";
 import { Client, openDatastore } from "../../src/datastore/index.ts";
@@ -82,12 +82,12 @@ for (const type of ["kubernetes", "etcdv3"] as const)
         ]),
       );
 
-    suite("TC-K27 addresses are given, shown and taken back", async () => {
+    suite("TC-K27 addresses are assigned, set in the status, and released", async () => {
       const web = await make("web");
       await using _program = new ControllersRun(environment());
       await eventually(async () => (await client.list({ kind: "ClusterInformation" })).items.length === 1, WITHIN);
       expect(await shown("web")).toEqual([]);
-      // The pool comes later.
+      // The pool is created later.
       await pool("auto", "10.1.0.0/28");
       await eventually(async () => inPool("10.1.0.")(await shown("web")), WITHIN);
       const [first = ""] = await shown("web");
@@ -100,29 +100,29 @@ for (const type of ["kubernetes", "etcdv3"] as const)
       });
       expect(allocation?.attributes["timestamp"]).toMatch(/^\d{4}-\d\d-\d\d [\d:.]+ \+0000 UTC$/);
 
-      // A manual pool serves who names it; without the name its address goes back.
+      // A manual pool is used only by services that request it; without the request its address is released.
       await pool("manual", "10.2.0.0/28", { assignmentMode: "Manual" });
       await patch("web", { metadata: { annotations: { "projectcalico.org/ipv4pools": '["manual"]' } } });
       await eventually(async () => inPool("10.2.0.")(await shown("web")), WITHIN);
       await patch("web", { metadata: { annotations: { "projectcalico.org/ipv4pools": null } } });
       await eventually(async () => inPool("10.1.0.")(await shown("web")), WITHIN);
 
-      // Exactly this address, by annotation and by its specification.
+      // A fixed address is requested, by annotation and in the spec.
       await patch("web", { metadata: { annotations: { "projectcalico.org/loadBalancerIPs": '["10.2.0.7"]' } } });
       await eventually(async () => (await shown("web")).join() === "10.2.0.7", WITHIN);
       await make("named", { loadBalancerIP: "10.1.0.12" });
       await eventually(async () => (await shown("named")).join() === "10.1.0.12", WITHIN);
-      // One that is another's is not given twice, and what was there stays where the wish makes no sense.
+      // An address in use is not assigned again, and an invalid request keeps the present address.
       await make("late", { loadBalancerIP: "10.1.0.12" });
       await patch("web", { metadata: { annotations: { "projectcalico.org/loadBalancerIPs": "nonsense" } } });
       await make("after");
       await eventually(async () => inPool("10.1.0.")(await shown("after")), WITHIN);
       expect([await shown("late"), await shown("web")]).toEqual([[], ["10.2.0.7"]]);
-      // When it becomes free, who waits gets it.
+      // When the address is released, the waiting service gets it.
       await cluster.delete(path("named"));
       await eventually(async () => (await shown("late")).join() === "10.1.0.12", WITHIN);
 
-      // Another class is another's: our address goes, what somebody else wrote stays.
+      // With another load balancer class, Calico's address is released, and what other controllers wrote is kept.
       const other = await cluster.api.get<Service>(path("after"));
       const ingress = [...(other.status?.loadBalancer?.ingress ?? []), { hostname: "lb.example" }];
       await cluster.api.json({
@@ -133,7 +133,7 @@ for (const type of ["kubernetes", "etcdv3"] as const)
       await patch("after", { spec: { type: "ClusterIP", loadBalancerClass: null } });
       await eventually(async () => !Object.values(await held()).includes("shop/after"), WITHIN);
 
-      // Deleted: all goes back. Last pool removed: all goes back.
+      // All addresses are released when the service is deleted, or the last pool.
       await cluster.delete(path("web"));
       await eventually(async () => !Object.values(await held()).includes("shop/web"), WITHIN);
       await cluster.delete(path("after"));
@@ -147,18 +147,18 @@ for (const type of ["kubernetes", "etcdv3"] as const)
       expect(await new Ipam({ datastore: store }).inconsistencies()).toEqual([]);
     }, 120_000);
 
-    suite("TC-K27 what a killed run left behind is put right by the next, and many services get one address each", async () => {
+    suite("TC-K27 the next run repairs the state after a kill, and many services get one address each", async () => {
       for (const { metadata } of (await cluster.api.list(SERVICES)).items) await cluster.delete(path(metadata.name));
       await pool("many", "10.3.0.0/26");
       const names = Array.from({ length: 12 }, (_, i) => `many-${i}`);
       await Promise.all(names.map((name) => make(name)));
-      // Two replicas one after the other, the first stopped in the middle.
+      // Two replicas in sequence; the first is stopped while it works.
       {
         await using _first = new ControllersRun(environment());
         await eventually(async () => Object.keys(await held()).length >= 3, WITHIN);
       }
       await cluster.delete(path("many-0"));
-      // An address of a service that is long gone.
+      // An address of a deleted service.
       const ipam = new Ipam({ datastore: store });
       await ipam.assignAddress({
         address: "10.3.0.62" as never,

@@ -1,5 +1,5 @@
-// Two hosts and KubeVirt's kinds on a real API server: pods that run a virtual machine, attached by the plugin itself or by
-// the node's service, with Calico's data in Kubernetes or in etcd. KubeVirt's controllers are played by the test.
+// Creates two hosts and KubeVirt's kinds on a real API server: pods that run a virtual machine, attached by the plugin
+// itself or by the node's service, with Calico's data in Kubernetes or in etcd. The test acts as KubeVirt's controllers.
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type Datastore, type KubeObject, openDatastore } from "../../src/datastore/index.ts";
@@ -21,7 +21,7 @@ const KUBEVIRT = "/apis/kubevirt.io/v1/namespaces/ns1";
 const PODS = "/api/v1/namespaces/ns1/pods";
 export const HANDLE = "k8s-pod-network.vmi.ns1.vm1";
 
-/** What the plugin reads of them is in their metadata. */
+/** Installs the CRDs of virtual machines without a schema, because the plugin reads only metadata. */
 export async function installKubeVirt(cluster: Cluster): Promise<void> {
   for (const kind of ["VirtualMachine", "VirtualMachineInstance"]) {
     const plural = `${kind.toLowerCase()}s`;
@@ -119,7 +119,7 @@ export class MachineHosts implements AsyncDisposable {
       nodename: node,
       datastore_type: way.datastore,
       ...(etcd === "" ? {} : { etcd_endpoints: etcd }),
-      // With a service the plugin has no way of its own: what works was done by the service.
+      // With a service the plugin itself cannot reach the datastore: a success shows that the service was used.
       kubernetes: { kubeconfig: socket === "" ? kubeconfig : "/nowhere" },
       policy: { type: "k8s" },
       service_socket: socket,
@@ -127,7 +127,7 @@ export class MachineHosts implements AsyncDisposable {
     };
   }
 
-  /** Begins a life of machine `vm1`; gives its instance's UID. */
+  /** Starts the machine `vm1` and returns the UID of its instance. */
   async startMachine(): Promise<string> {
     const machine = await this.cluster.put<KubeObject>(`${KUBEVIRT}/virtualmachines`, {
       apiVersion: "kubevirt.io/v1",
@@ -143,12 +143,12 @@ export class MachineHosts implements AsyncDisposable {
     return instance.metadata.uid ?? "";
   }
 
-  /** Its deletion begins; it ends with `forgetMachine`. */
+  /** Starts its deletion, which `removeFinalizer` completes. */
   deleteMachine(): Promise<void> {
     return this.cluster.delete(`${KUBEVIRT}/virtualmachines/vm1`);
   }
 
-  async forgetMachine(): Promise<void> {
+  async removeFinalizer(): Promise<void> {
     const path = `${KUBEVIRT}/virtualmachines/vm1`;
     const machine = await this.cluster.api.get<KubeObject>(path);
     const metadata = { ...machine.metadata, finalizers: [] };
@@ -156,7 +156,7 @@ export class MachineHosts implements AsyncDisposable {
     await this.cluster.delete(`${KUBEVIRT}/virtualmachineinstances/vm1`);
   }
 
-  /** A pod that runs the machine. @param migration the move that ends in it */
+  /** Creates a pod that runs the machine. @param migration the migration whose target is the pod */
   async launch(
     node: Node,
     instance: string,
@@ -184,7 +184,7 @@ export class MachineHosts implements AsyncDisposable {
     return { name, pod, call, remove: () => this.cluster.delete(`${PODS}/${name}`) };
   }
 
-  /** The pods noted beside the machine's addresses: active, then alternate. */
+  /** The owners of the machine's addresses in IPAM: the active one, then the alternate one. */
   async owners(): Promise<(string | undefined)[][]> {
     const owned = await this.ipam.changeOwners(HANDLE, (owners) => owners);
     return owned.map(({ active, alternate }) => [active?.["pod"], alternate?.["pod"]]);
@@ -204,7 +204,7 @@ export class MachineHosts implements AsyncDisposable {
 export interface Launcher {
   readonly name: string;
   readonly pod: Pod;
-  /** @param container another than its first */
+  /** @param container if it is not the pod's first container */
   readonly call: (command: string, container?: Pod) => Promise<PluginRun>;
   readonly remove: () => Promise<void>;
 }

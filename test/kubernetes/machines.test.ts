@@ -1,4 +1,4 @@
-// A virtual machine's life on two hosts: its address through restarts and moves, in the kernel and in IPAM, as the
+// Tests the addresses of a virtual machine on two hosts during restarts and migrations, in the kernel and in IPAM, with the
 // manifest's accounts.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { swapOwners } from "../../src/felix/status/ipam-owners.ts";
@@ -16,13 +16,13 @@ beforeAll(async () => {
 }, 600_000);
 afterAll(async () => await cluster?.[Symbol.asyncDispose]());
 
-/** What the pod got; fails with what the plugin said otherwise. */
+/** Returns the pod's addresses; fails with the plugin's error. */
 function addressesOf({ code, json, stdout }: PluginRun): string[] {
   expect({ code, said: code === 0 ? "" : stdout }).toEqual({ code: 0, said: "" });
   return ((json["ips"] ?? []) as { address: string }[]).map(({ address }) => address.split("/")[0] ?? "");
 }
 
-/** The interfaces the host sends an address's packets to. */
+/** The interfaces to which the host routes an address. */
 const waysTo = (host: CniHost, addresses: readonly string[]): string[] =>
   addresses.flatMap((text) => {
     const address = parseAddress(text);
@@ -39,7 +39,7 @@ const ways: readonly Way[] = [
   { datastore: "etcdv3", by: "service" },
 ];
 for (const way of ways)
-  suite(`CI-077 a machine keeps its addresses while it is off and while it moves (${way.by}, ${way.datastore})`, async () => {
+  suite(`CI-077 a machine keeps its addresses while it is stopped and while it migrates (${way.by}, ${way.datastore})`, async () => {
     if (!canRun) return;
     await using run = await MachineHosts.create(cluster, way);
     const { n1, n2 } = run.hosts;
@@ -52,7 +52,7 @@ for (const way of ways)
       [...n1.workloadLinks(), ...n1.workloadLinks()],
     ]);
 
-    // Off, and on again elsewhere.
+    // Stopped, and started on the other host.
     expect((await first.call("DEL")).code).toBe(0);
     await first.remove();
     expect([await run.owners(), waysTo(n1, addresses)]).toEqual([[[], []].map(() => [undefined, undefined]), []]);
@@ -61,7 +61,7 @@ for (const way of ways)
     expect(addressesOf(await second.call("ADD"))).toEqual(addresses);
     expect(waysTo(n2, addresses)).toHaveLength(2);
 
-    // Moves back: both pods have the addresses, nothing leads to the new one.
+    // Migrates back: both pods have the addresses, and there is no route to the new one yet.
     const third = await run.launch("n1", instance, { name: "c", migration: "move-1" });
     expect(addressesOf(await third.call("ADD"))).toEqual(addresses);
     expect(n1.workloadLinks()).toHaveLength(1);
@@ -72,7 +72,7 @@ for (const way of ways)
     ]);
     expect((await third.call("CHECK")).code).toBe(0);
 
-    // It has arrived, which the node agent notes; the pod it left ends.
+    // The migration ends, which the node agent records; the source pod ends.
     const [ipv4, ipv6] = addresses.map((address) => hostCidr(parseAddress(address)));
     await swapOwners({
       ipam: run.ipam,
@@ -91,16 +91,16 @@ for (const way of ways)
     ]);
     expect(waysTo(n2, addresses)).toEqual([]);
 
-    // Deleted: the last pod gives all back.
+    // The machine is deleted: DEL of the last pod releases the addresses.
     await run.deleteMachine();
     expect(await run.handles()).toEqual([HANDLE]);
     expect((await third.call("DEL")).code).toBe(0);
     await third.remove();
-    await run.forgetMachine();
+    await run.removeFinalizer();
     expect([await run.handles(), n1.workloadLinks()]).toEqual([[], []]);
   }, 120_000);
 
-suite("CI-077 addresses a machine's pods name are the machine's, also through a new container and a move", async () => {
+suite("CI-077 addresses that a machine's pods request belong to the machine, also after a new container and a migration", async () => {
   if (!canRun) return;
   await using run = await MachineHosts.create(cluster, { datastore: "kubernetes", by: "plugin" });
   const { n1, n2 } = run.hosts;
@@ -111,7 +111,7 @@ suite("CI-077 addresses a machine's pods name are the machine's, also through a 
   expect(addressesOf(await source.call("ADD"))).toEqual(wanted);
   const again = n1.pod();
   expect(addressesOf(await source.call("ADD", again))).toEqual(wanted);
-  expect((await source.call("DEL")).code).toBe(0); // comes late, and is of the container before
+  expect((await source.call("DEL")).code).toBe(0); // a late DEL of the previous container
   expect(await run.owners()).toEqual([
     [source.name, undefined],
     [source.name, undefined],
@@ -122,11 +122,11 @@ suite("CI-077 addresses a machine's pods name are the machine's, also through a 
   await run.deleteMachine();
   for (const run of [await target.call("DEL"), await source.call("DEL", again)]) expect(run.code).toBe(0);
   for (const pod of [source, target]) await pod.remove();
-  await run.forgetMachine();
+  await run.removeFinalizer();
   expect([await run.handles(), n1.workloadLinks(), n2.workloadLinks()]).toEqual([[], [], []]);
 }, 60_000);
 
-suite("CI-077 a pod of another life of the machine is refused and takes nothing, and can end", async () => {
+suite("CI-077 ADD of a pod of another instance of the machine fails and assigns nothing, and its DEL succeeds", async () => {
   if (!canRun) return;
   await using run = await MachineHosts.create(cluster, { datastore: "kubernetes", by: "plugin" });
   const old = await run.startMachine();

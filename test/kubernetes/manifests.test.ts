@@ -1,5 +1,5 @@
-// The manifests on a real API server: it takes every object as it stands in the files, with no field it does not know
-// and no warning.
+// Applies the manifests to a real API server: it must accept every object unchanged, without unknown fields or warnings.
+// Also tests the admission policies of the manifests.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ const places = new Map<string, { readonly name: string; readonly namespaced: boo
 
 beforeAll(async () => {
   if (!isAvailable) return;
-  cluster = await startCluster({ isOwn: true }); // admission rules are heeded, and forgotten, a moment later
+  cluster = await startCluster({ isOwn: true }); // admission policies take effect, and end, with a delay
   for (const version of [
     "v1",
     "apps/v1",
@@ -55,7 +55,7 @@ async function dryRun(
   const answer = await fetch(
     `${cluster.server.url}${root}${scope}/${place.name}/${encodeURIComponent(object.metadata.name)}?${query}`,
     {
-      method: "PATCH", // server-side apply: definitions may be there already
+      method: "PATCH", // server-side apply, because definitions may exist already
       headers: {
         authorization: `Bearer ${cluster.server.adminToken}`,
         "content-type": "application/apply-patch+yaml",
@@ -79,7 +79,7 @@ for (const file of [
   "policy-defaults.yaml",
   "uninstall.yaml",
 ])
-  suite(`the API server takes every object of ${file}`, async () => {
+  suite(`the API server accepts every object of ${file}`, async () => {
     for (const object of objectsOf(file)) {
       const name = `${object.kind} ${object.metadata.name}`;
       const { status, warning, message } = await dryRun(object);
@@ -95,7 +95,7 @@ for (const file of [
 const CALICO = "/apis/crd.projectcalico.org/v1";
 const ADMISSION = "/apis/admissionregistration.k8s.io/v1";
 
-/** Makes the rules of a manifest real; the server heeds them a moment later. */
+/** Creates the admission policies of a manifest, which take effect shortly after. */
 async function admit(file: string): Promise<void> {
   for (const object of objectsOf(file)) {
     const place = places.get(`${object.apiVersion} ${object.kind}`);
@@ -109,7 +109,7 @@ const calico = (kind: string, name: string, spec: object) => ({
   spec,
 });
 
-suite("the API server refuses a NetworkSet with labels that only the system sets, and deletes a stored one", async () => {
+suite("the API server rejects a NetworkSet with labels that only the system sets, and deletes a stored one", async () => {
   const path = `${CALICO}/namespaces/default/networksets`;
   const put = (name: string, metadata: object) =>
     cluster
@@ -119,7 +119,7 @@ suite("the API server refuses a NetworkSet with labels that only the system sets
         (error: Error) => error.message,
       );
   const hidden = (json: string) => ({ annotations: { "projectcalico.org/metadata": json } });
-  // From before the rules, with a finalizer that somebody has to remove.
+  // Created before the policies, with a finalizer that must be removed.
   const claimed = { labels: { "pcns.team": "monitoring" }, finalizers: ["example.org/wait"] };
   expect(await put("old", claimed)).toBe("stored");
   await admit("calico.yaml");
@@ -151,7 +151,7 @@ suite("the API server refuses a NetworkSet with labels that only the system sets
   expect(await cluster.api.get(`${path}/old`).catch((error: unknown) => error)).toMatchObject({ code: 404 });
 }, 60_000);
 
-suite("DM-097 the API server itself keeps the built-in tiers, and lets go of others", async () => {
+suite("DM-097 the API server rejects the deletion of built-in tiers, and deletes others", async () => {
   await admit("calico.yaml");
   const remove = (name: string) =>
     cluster.api.json({ method: "DELETE", path: `${CALICO}/tiers/${name}` }).then(
@@ -173,7 +173,7 @@ suite("DM-097 the API server itself keeps the built-in tiers, and lets go of oth
 const RBAC = "/apis/rbac.authorization.k8s.io/v1";
 const TIERS = { apiGroups: ["projectcalico.org"], resources: ["tiers"] };
 
-/** Gives a user rights, in the whole cluster or in one namespace, among them those for NetworkPolicies. In force when it returns. */
+/** Grants a user rules, and those for NetworkPolicies, in the cluster or one namespace. Returns when they take effect. */
 async function grant(user: string, rules: readonly object[], namespace?: string): Promise<void> {
   const kind = namespace === undefined ? "ClusterRole" : "Role";
   const scope = namespace === undefined ? "" : `/namespaces/${namespace}`;
@@ -199,7 +199,7 @@ async function grant(user: string, rules: readonly object[], namespace?: string)
   );
 }
 
-/** "allowed", or the reason that the API server gives this user. */
+/** Returns "allowed", or the API server's reason. */
 async function attemptAs(user: string, method: string, path: string, body?: object): Promise<string> {
   const answer = await fetch(`${cluster.server.url}${path}`, {
     method,
@@ -215,7 +215,7 @@ async function attemptAs(user: string, method: string, path: string, body?: obje
   return answer.ok ? "allowed" : message;
 }
 
-suite("the owner of a namespace writes no policy of an administrator's tier", async () => {
+suite("the owner of a namespace cannot write policies of an administrator's tier", async () => {
   await admit("calico.yaml");
   await cluster.put(`${CALICO}/tiers`, calico("Tier", "security", { order: 1 }));
   const kinds = { networkpolicies: "NetworkPolicy", stagednetworkpolicies: "StagedNetworkPolicy" } as const;
@@ -228,12 +228,12 @@ suite("the owner of a namespace writes no policy of an administrator's tier", as
   await grant("owner", [own], "default");
   await grant("reader", [own, { ...TIERS, verbs: ["get"] }]);
   await grant("writer", [own, tiered("security.*")]);
-  // The two rights that Calico's documentation names, for all policies of a tier and for one policy.
+  // The two permissions in Calico's documentation: for all policies of a tier, and for one policy.
   await grant("team", [own, { ...TIERS, verbs: ["get"], resourceNames: ["security"] }, tiered("security.*")]);
   await grant("one", [own, { ...TIERS, verbs: ["get"] }, tiered("security.theirs")]);
   await grant("admin-of-tiers", [own, all("crd.projectcalico.org", "tiers")]);
   await grant("admin", [all("*", "*")]);
-  // It moves policies of old names.
+  // kube-controllers renames policies with old names.
   const controllers = "system:serviceaccount:kube-system:calico-kube-controllers";
   await grant(controllers, [own]);
   const refused = expect.stringContaining("no right to write policies of tier security");
@@ -256,7 +256,7 @@ suite("the owner of a namespace writes no policy of an administrator's tier", as
     const reorder = (user: string, name: string) => attemptAs(user, "PATCH", `${path}/${name}`, { spec: { order: 5 } });
     const remove = (user: string, name: string) => attemptAs(user, "DELETE", `${path}/${name}`);
 
-    // The default tier is everybody's.
+    // The default tier is open to all users.
     expect(await create("owner", "mine")).toBe("allowed");
     expect(await create("owner", "default.mine", "default")).toBe("allowed");
     expect(await create("owner", "empty", "")).toBe("allowed");
@@ -287,7 +287,7 @@ suite("the owner of a namespace writes no policy of an administrator's tier", as
     }
     expect(await attemptAs("owner", "DELETE", path)).toBe("allowed");
   }
-  // A namespace that is deleted takes its policies with it.
+  // The deletion of a namespace deletes its policies.
   const controller = "system:serviceaccount:kube-system:namespace-controller";
   await cluster.put(probe, policy("networkpolicies", "security.p", "security"));
   expect(await attemptAs(controller, "DELETE", probe)).toBe("allowed");
@@ -295,7 +295,7 @@ suite("the owner of a namespace writes no policy of an administrator's tier", as
   await cluster.delete(`${CALICO}/tiers/security`);
 }, 60_000);
 
-suite("DM-097 a policy made by kubectl gets tier and types as calicoctl would give them", async () => {
+suite("DM-097 a policy created with kubectl gets the same tier and types as with calicoctl", async () => {
   await admit("policy-defaults.yaml");
   const path = `${CALICO}/globalnetworkpolicies`;
   interface Stored {
@@ -309,7 +309,7 @@ suite("DM-097 a policy made by kubectl gets tier and types as calicoctl would gi
     return (await cluster.put(path, { ...policy, metadata })) as unknown as Stored;
   };
   const made = async (spec: object) => (await stored(spec)).spec;
-  // The server is busy with the definitions that were applied a moment ago, and learns of the new defaults on the way.
+  // The server is still processing the definitions that were applied before, and uses the new defaults with a delay.
   const notServedYet = (error: unknown) => {
     if (error instanceof KubeStatusError && error.code === 503) return undefined;
     throw error;
@@ -331,13 +331,13 @@ suite("DM-097 a policy made by kubectl gets tier and types as calicoctl would gi
   expect((await stored({}, { a: "b" })).metadata.labels).toEqual({ a: "b", ...label("default") });
   expect((await stored({}, label("other"))).metadata.labels).toEqual(label("default"));
   expect((await stored({ tier: "security", types: ["Egress"] })).metadata.labels).toEqual(label("security"));
-  // The same rule as our own client's.
+  // The same rule as in the v3 client.
   const { stdout } = await cluster.calicoctl(["get", "globalnetworkpolicy", "p", "-o", "json"]);
   expect(JSON.parse(stdout)).toMatchObject({ spec: { tier: "security", types: ["Egress"] } });
   await cluster.delete(`${path}/p`);
 }, 60_000);
 
-suite("DM-097 a staged Kubernetes policy made by kubectl gets the types that Kubernetes gives a NetworkPolicy", async () => {
+suite("DM-097 a staged Kubernetes policy created with kubectl gets the types that Kubernetes sets for a NetworkPolicy", async () => {
   await admit("policy-defaults.yaml");
   const path = `${CALICO}/namespaces/default/stagedkubernetesnetworkpolicies`;
   const typesOf = async (spec: object): Promise<unknown> => {

@@ -1,5 +1,5 @@
-// The first container of a pod of a manifest, as its program sees it: environment, and Secrets and ConfigMaps as files, which
-// a kubelet replaces all at once by renaming a symbolic link.
+// Mounts the Secrets and ConfigMaps of a manifest's pod as files for a test, and returns the environment of its first
+// container. Like a kubelet, replaces all files of a volume at once by renaming a symbolic link.
 // https://kubernetes.io/docs/concepts/configuration/secret/#mounted-secrets-are-updated-automatically
 import { mkdirSync, mkdtempSync, readlinkSync, renameSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -18,7 +18,7 @@ interface Stored extends KubeObject {
 
 export class MountedPod implements Disposable {
   readonly folder = mkdtempSync(join(tmpdir(), "mounted-pod-"));
-  /** With the paths of this folder in place of those in the container. */
+  /** The environment, with paths in this folder instead of the container's. */
   readonly env: Readonly<Record<string, string>>;
   readonly #api: KubeApi;
   readonly #volumes: readonly Volume[];

@@ -1,5 +1,5 @@
-// The native API (custom resources of group projectcalico.org/v3) on a real API server: pools and tiers are looked after
-// there, since kubectl writes them past every client of ours.
+// Tests the native API (custom resources of the group projectcalico.org/v3) on a real API server: the controllers check
+// pools and tiers, because kubectl writes them without a client of Calico.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { Client, type Datastore, openDatastore } from "../../src/datastore/index.ts";
 import { KubeApi } from "../../src/datastore/kubernetes/api-client.ts";
@@ -19,7 +19,7 @@ let server: ApiServer;
 let api: KubeApi;
 let store: Datastore;
 
-/** The definitions of the other group under the native names. */
+/** Returns the definitions of the other group with the names of the native group. */
 async function installDefinitions(): Promise<void> {
   for (const kind of CRD_KINDS) {
     const definition = (await customResourceDefinition(kind)) as {
@@ -41,7 +41,7 @@ async function installDefinitions(): Promise<void> {
         versions: definition.spec.versions.map((version) => ({ ...booleanMark(version), name: "v3" })),
       },
     };
-    // The group is of the project whose API this is; who defines it says that it may.
+    // Has no effect: the API server requires this annotation only for groups under k8s.io and kubernetes.io.
     const annotations = { "api-approved.kubernetes.io": "unapproved, test" };
     const path = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
     await api.json({ method: "POST", path, body: { ...body, metadata: { ...body.metadata, annotations } } });
@@ -57,7 +57,7 @@ async function installDefinitions(): Promise<void> {
   }, WITHIN);
 }
 
-/** There a mark is text, here it is true or false. */
+/** The mark of deletion is text in the other group, and a boolean here. */
 const booleanMark = (version: object): object =>
   JSON.parse(JSON.stringify(version).replace(/"deleted":\{"type":"string"/, '"deleted":{"type":"boolean"')) as object;
 
@@ -110,7 +110,7 @@ const environment = () => ({
 });
 
 suite(
-  "TC-K30 pools of the native API say whether they give addresses, and stay until their last block is gone",
+  "TC-K30 pools of the native API report whether addresses are assigned, and are deleted after their last block",
   async () => {
     await api.json({ method: "POST", path: "/api/v1/nodes", body: { metadata: { name: "n1" } } });
     await using _program = new ControllersRun(environment());
@@ -118,7 +118,7 @@ suite(
     await eventually(async () => (await verdict("first")) === "True OK", WITHIN);
     const finalizers = async (name: string) => (await get(`${NATIVE}/ippools/${name}`))?.metadata.finalizers ?? [];
     await eventually(async () => (await finalizers("first")).includes("projectcalico.org/ippool-finalizer"), WITHIN);
-    await makePool("second", "10.1.0.0/16"); // kubectl refuses nothing
+    await makePool("second", "10.1.0.0/16"); // kubectl does not check for overlaps
     await eventually(async () => (await verdict("second")) === "False CIDROverlap", WITHIN);
     expect(await finalizers("second")).toEqual([]);
 
@@ -134,7 +134,7 @@ suite(
     expect(addresses[0]).toStartWith("10.1.0.");
     await remove(`${NATIVE}/ippools/first`);
     await eventually(async () => (await verdict("first")) === "False Terminating", WITHIN);
-    expect(await verdict("second")).toBe("False CIDROverlap"); // until the other is really gone
+    expect(await verdict("second")).toBe("False CIDROverlap"); // until the other one is deleted
     await ipam.releaseByHandle("by-hand");
     await eventually(async () => (await get(`${NATIVE}/ippools/first`)) === undefined, WITHIN);
     await eventually(async () => (await verdict("second")) === "True OK", WITHIN);
@@ -152,7 +152,7 @@ suite(
 );
 
 suite(
-  "TC-K31 tiers of the native API stay until their last policy is gone, and say what keeps them",
+  "TC-K31 tiers of the native API are deleted after their last policy, and report what they wait for",
   async () => {
     await using _program = new ControllersRun(environment());
     await make("tiers", "Tier", "security", { order: 100 });
@@ -185,7 +185,7 @@ suite(
 );
 
 suite(
-  "DM-096 the native group is found and used where it alone is served",
+  "DM-096 the native group is used if only that is served",
   async () => {
     const client = new Client(store);
     await client.create({
@@ -195,7 +195,7 @@ suite(
       spec: { nets: ["10.0.0.0/24"] },
     } as never);
     const stored = await api.get<never>(`${NATIVE}/globalnetworksets/plain`);
-    // As it is: no annotation, the labels where everybody sees them.
+    // Stored unchanged: without an annotation, with labels on the object.
     expect(stored).toMatchObject({ metadata: { labels: { a: "b" } }, spec: { nets: ["10.0.0.0/24"] } } as never);
     expect((stored as { metadata: { annotations?: object } }).metadata.annotations).toBeUndefined();
     const read = await client.get({ kind: "GlobalNetworkSet", name: "plain" });

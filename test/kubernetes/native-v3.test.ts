@@ -1,5 +1,5 @@
-// A cluster whose custom resources are of the native group projectcalico.org/v3: found by asking the server, and used with
-// plain metadata, nothing hidden in an annotation.
+// Tests a cluster with custom resources of the native group projectcalico.org/v3: it is found by discovery, and metadata is
+// stored without an annotation.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { readdirSync, readFileSync, writeFileSync } from "node:fs";
 import { connect, createServer } from "node:net";
@@ -40,7 +40,7 @@ beforeAll(async () => {
   server = await startApiServer(found.path);
   api = await openKubeApi(configOf(server.kubeconfig), {});
   for (const file of readdirSync(CRDS)) {
-    // The one field whose type differs: a truth value there, text in the older group.
+    // The only field whose type differs: a boolean here, text in the older group.
     const text = readFileSync(join(CRDS, file), "utf8").replace(/(deleted:\n +type: )string/, "$1boolean");
     const definition = load(text) as Definition;
     const { plural } = definition.spec.names;
@@ -63,7 +63,7 @@ beforeAll(async () => {
       )
     )
       break;
-  await Bun.sleep(500); // the others are served a moment later
+  await Bun.sleep(500); // the others are served shortly after
   store = await openDatastore(configOf(server.kubeconfig));
 }, 600_000);
 afterAll(async () => {
@@ -72,7 +72,7 @@ afterAll(async () => {
   await server?.[Symbol.asyncDispose]();
 });
 
-suite("DM-096 where only the native group is served, it is found and used, with plain metadata", async () => {
+suite("DM-096 the native group is used if only that is served, with plain metadata", async () => {
   const client = new Client(store);
   await client.create({
     apiVersion: "projectcalico.org/v3",
@@ -97,7 +97,7 @@ suite("DM-096 where only the native group is served, it is found and used, with 
     "kube-admin",
     "kube-baseline",
   ]);
-  // Addresses too.
+  // IPAM uses it too.
   await api.json({ method: "POST", path: "/api/v1/nodes", body: { metadata: { name: "n1" } } });
   const ipam = new Ipam({ datastore: store, log: silentLogger });
   await ipam.assignAddress({ address: "10.65.0.9" as never, host: "n1", handleId: "h", attributes: {} });

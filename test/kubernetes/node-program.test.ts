@@ -1,5 +1,5 @@
-// `calico-node -startup` and `-complete-startup` as programs of their own, with the API server as datastore and the
-// manifest's account. Each run has a mount namespace, so that nothing of the machine's /var/lib and /run is touched.
+// Runs `calico-node -startup` and `-complete-startup` as processes, with the API server as datastore and the manifest's
+// account. Each run has its own mount namespace, so that the machine's /var/lib and /run are not changed.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -15,7 +15,7 @@ const CALICO = "/apis/crd.projectcalico.org/v1";
 const NODE = "/api/v1/nodes/kube-n1";
 
 const canRun = process.getuid?.() === 0;
-const suite = canRun ? withServer : withServer.skip; // mount namespaces are root's
+const suite = canRun ? withServer : withServer.skip; // mount namespaces require root
 
 let cluster: Cluster;
 let accounts: Accounts;
@@ -76,7 +76,7 @@ const revisions = async (): Promise<string[]> => {
   return objects.map(({ metadata }) => `${metadata.name} ${metadata.resourceVersion}`);
 };
 
-suite("NB-045 NB-046 NB-048 -startup writes node, pool and settings to an empty cluster as the manifest's account, and nothing again", async () => {
+suite("NB-045 NB-046 NB-048 -startup writes node, pool and settings to an empty cluster with the manifest's account, and a second run writes nothing", async () => {
   const { code, output } = await run("-startup");
   expect({ code, output }).toEqual({ code: 0, output });
   expect(readFileSync(join(folder, "nodename"), "utf8")).toBe("kube-n1");
@@ -91,7 +91,7 @@ suite("NB-045 NB-046 NB-048 -startup writes node, pool and settings to an empty 
   expect(await revisions()).toEqual(before);
 }, 60_000);
 
-suite("NB-049 NB-051 -shutdown says that the network goes, -startup -complete-startup that it is there, and both end", async () => {
+suite("NB-049 NB-051 -shutdown reports the network as unavailable, -startup -complete-startup as available, and both exit", async () => {
   expect((await run("-shutdown")).code).toBe(0);
   expect(await networkUnavailable()).toBe("True");
   const { code, output } = await run("-startup", "-complete-startup");
@@ -99,7 +99,7 @@ suite("NB-049 NB-051 -shutdown says that the network goes, -startup -complete-st
   expect(await networkUnavailable()).toBe("False");
 }, 60_000);
 
-suite("NB-050 -complete-startup waits for Felix, says that the network is there and stays", async () => {
+suite("NB-050 -complete-startup waits for Felix, reports the network as available, and keeps running", async () => {
   expect((await run("-shutdown")).code).toBe(0);
   let isReady = false;
   let asked = 0;

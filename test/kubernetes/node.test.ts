@@ -1,4 +1,4 @@
-// What a node takes from Kubernetes and tells it, on a real API server, as the manifest's account.
+// Tests what a node reads from Kubernetes and reports to it, on a real API server, with the manifest's account.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { networkInterfaces, tmpdir } from "node:os";
@@ -60,17 +60,17 @@ const configMap = (name: string, data: Record<string, string>) =>
     data,
   });
 
-/** The address this machine has, for the node's InternalIP. */
+/** An address of this machine, for the node's InternalIP. */
 const own = Object.values(networkInterfaces())
   .flat()
   .find((address) => address?.family === "IPv4" && !address.internal)?.address;
 
-suite("NB-023 a cluster of neither kubeadm nor Rancher is called as told", async () => {
+suite("NB-023 a cluster of neither kubeadm nor Rancher has the configured cluster type", async () => {
   const { information } = await started(environment({ CLUSTER_TYPE: "k8s,bgp" }));
   expect(information.spec.clusterType).toBe("k8s,bgp");
 });
 
-suite("NB-023 NB-039 kubeadm and Rancher are recognised, and kubeadm's pod subnets become the pools", async () => {
+suite("NB-023 NB-039 kubeadm and Rancher are recognized, and kubeadm's pod subnets become the pools", async () => {
   await configMap("kubeadm-config", { ClusterConfiguration: "networking:\n  podSubnet: 10.77.0.0/16,fd00:77::/56\n" });
   await configMap("full-cluster-state", { x: "y" });
   const { information, pools, node } = await started(environment({ CLUSTER_TYPE: "k8s" }));
@@ -97,7 +97,7 @@ suite("NB-030 the Kubernetes node's InternalIP is the node's address", async () 
   expect(node.spec.bgp?.ipv4Address).toStartWith(`${own}/`);
 });
 
-suite("NB-023 a Kubernetes node that is not there ends the start, naming the setting", async () =>
+suite("NB-023 the start fails if the Kubernetes node does not exist, and the error contains the setting", async () =>
   await expect(started(environment({ CALICO_K8S_NODE_REF: "nobody" }))).rejects.toThrow("CALICO_K8S_NODE_REF"));
 
 async function condition() {
@@ -106,7 +106,7 @@ async function condition() {
   return status?.conditions?.find(({ type }) => type === "NetworkUnavailable");
 }
 
-suite("NB-049 NB-050 NB-051 Kubernetes is told when the network goes and comes", async () => {
+suite("NB-049 NB-050 NB-051 the node's condition NetworkUnavailable is set and cleared", async () => {
   const env = environment({ CALICO_NETWORKING_BACKEND: "vxlan" });
   const settings = readSettings(env);
   await shutDown(settings, "n1", silentLogger);
@@ -126,7 +126,7 @@ suite("NB-049 NB-050 NB-051 Kubernetes is told when the network goes and comes",
   expect(existsSync(file)).toBe(false);
 });
 
-suite("NB-050 not before Felix is ready", async () => {
+suite("NB-050 the network is reported as available only when Felix is ready", async () => {
   const env = environment({ CALICO_NETWORKING_BACKEND: "vxlan", FELIX_HEALTHENABLED: "true", FELIX_HEALTHPORT: "1" });
   await shutDown(readSettings(env), "n1", silentLogger);
   const controller = new AbortController();
@@ -138,7 +138,7 @@ suite("NB-050 not before Felix is ready", async () => {
   expect(await condition()).toMatchObject({ status: "True" });
 });
 
-suite("NB-051 with no networking of ours Kubernetes is told nothing", async () => {
+suite("NB-051 nothing is reported to Kubernetes if Calico's networking is disabled", async () => {
   await completeStartup(
     readSettings(environment({ CALICO_NETWORKING_BACKEND: "vxlan" })),
     "n1",

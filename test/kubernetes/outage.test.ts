@@ -1,5 +1,5 @@
-// The agent and the node-local CNI service on a network that loses packets to the API server without a reset. The cases
-// wait for most of their time, so all run at once.
+// Tests the agent and the CNI service on a network that drops packets to the API server without a reset. The cases mostly
+// wait, so all of them run at the same time.
 import { randomBytes } from "node:crypto";
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { delay } from "../../src/lib/retry.ts";

@@ -1,6 +1,6 @@
-// What somebody with root on one node may write with the tokens that are there: calico-node's, which the kubelet bound to
-// the pod, and the CNI plugin's, which is bound to the node. The shipped roles and admission policies on a real API server.
-// That these rights are enough for calico-node and the plugin is shown by rbac.test.ts.
+// Tests what root on one node can write with the tokens there: calico-node's, which the kubelet has bound to the pod, and
+// the CNI plugin's, which is bound to the node. Uses the roles and admission policies of the manifests on a real API server.
+// rbac.test.ts tests that these permissions are sufficient for calico-node and the plugin.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -34,7 +34,7 @@ const opened: { close(): unknown }[] = [];
 
 beforeAll(async () => {
   if (!isAvailable) return;
-  // Admission policies stay in force for a moment after they are deleted, so they cannot be on the shared server.
+  // Admission policies stay in effect shortly after they are deleted, so they cannot be used on the shared server.
   cluster = await startCluster({ isOwn: true, namespaces: ["ns1"] });
   for (const node of ["n1", "n2"] as const) {
     await cluster.put("/api/v1/nodes", { metadata: { name: node } });
@@ -82,7 +82,7 @@ const ipam = async (account: AccountName, node: Node): Promise<Ipam> =>
   new Ipam({ datastore: await store(account, node), log: silentLogger });
 
 type Request = Parameters<KubeApi["json"]>[0];
-/** "allowed", or the API server's reason. */
+/** Returns "allowed", or the API server's reason. */
 const attempt = (own: KubeApi, request: Request): Promise<string> =>
   own.json(request).then(
     () => "allowed",
@@ -95,7 +95,7 @@ const calico = (kind: string, name: string, spec: object) => ({
   spec,
 });
 
-suite("a node's token changes no settings, pools or tiers of the cluster", async () => {
+suite("a node's token cannot change settings, pools or tiers of the cluster", async () => {
   const existing = [
     ["felixconfigurations/default", { policySyncPathPrefix: "/x" }],
     ["bgpconfigurations/default", { nodeToNodeMeshEnabled: false }],
@@ -125,7 +125,7 @@ suite("a node's token changes no settings, pools or tiers of the cluster", async
   }
 }, 60_000);
 
-suite("a node's token creates only what the first node of a cluster creates", async () => {
+suite("a node's token can create only what the first node of a cluster creates", async () => {
   const own = await api("calico-node", "n1");
   for (const path of ["felixconfigurations", "bgpconfigurations", "ippools"])
     for (const { metadata } of (await cluster.api.list(`${CALICO}/${path}`)).items)
@@ -156,7 +156,7 @@ suite("a node's token creates only what the first node of a cluster creates", as
   );
 }, 60_000);
 
-suite("a node's token writes the status of its own Node and pods only", async () => {
+suite("a node's token can write the status of only its own Node and pods", async () => {
   const patch = (path: string, annotation: string): Request => ({
     method: "PATCH",
     path: `${path}/status`,
@@ -177,7 +177,7 @@ suite("a node's token writes the status of its own Node and pods only", async ()
   }
 }, 60_000);
 
-suite("a node's token changes no labels, finalizers, owners or foreign annotations of its Node and pods", async () => {
+suite("a node's token cannot change labels, finalizers, owners or foreign annotations of its Node and pods", async () => {
   const owner = { apiVersion: "v1", kind: "Node", name: "n2", uid: "3d7e8b7e-0000-4000-8000-000000000000" };
   const pod = "/api/v1/namespaces/ns1/pods/on-n1";
   // What others have written must not be removed either.
@@ -218,7 +218,7 @@ suite("a node's token changes no labels, finalizers, owners or foreign annotatio
   }
 }, 60_000);
 
-suite("a node's token writes affinities and node statuses of its own node only", async () => {
+suite("a node's token can write affinities and node statuses of only its own node", async () => {
   const own = await api("calico-node", "n1");
   const affinity = (name: string, node: Node): Request => ({
     method: "POST",
@@ -251,7 +251,7 @@ suite("a node's token writes affinities and node statuses of its own node only",
     "this node only",
   );
   expect(await attempt(own, { method: "DELETE", path: foreign })).toContain("resources of this node only");
-  // Whoever finds an object that its owner has marked finishes its removal.
+  // Any node may delete an object that its owner has marked as deleted.
   await cluster.api.json(change(foreign, { deleted: "true" }));
   expect(await attempt(own, { method: "DELETE", path: foreign })).toBe("allowed");
 
@@ -284,7 +284,7 @@ interface BlockObject extends KubeObject {
   };
 }
 
-suite("a node's token borrows and returns addresses of another node's block, and touches no address of others", async () => {
+suite("a node's token can borrow and release addresses of another node's block, and change no other address", async () => {
   const [first, second] = [await ipam("calico-cni-plugin", "n1"), await ipam("calico-cni-plugin", "n2")];
   const assign = (own: Ipam, node: Node, handleId: string) =>
     own.autoAssign({
@@ -369,7 +369,7 @@ suite("a node's token borrows and returns addresses of another node's block, and
   expect((await blocks()).map((each) => each.spec.affinity)).toEqual(["host:n2"]);
 }, 60_000);
 
-suite("a node's token creates blocks only with the prefix, name and size that their pool demands", async () => {
+suite("a node's token can create blocks only with the prefix, name and size that their pool requires", async () => {
   await cluster.put(`${CALICO}/ippools`, calico("IPPool", "six", { cidr: "FD00:65:0::/48", blockSize: 122 }));
   await cluster.put(`${CALICO}/ippools`, calico("IPPool", "odd", { cidr: "10.97.32.0/19", blockSize: 28 }));
   const own = await api("calico-node", "n1");
@@ -387,7 +387,7 @@ suite("a node's token creates blocks only with the prefix, name and size that th
         deleted: false,
       }),
     });
-  // Pools are noticed a moment after they are created.
+  // New pools take effect with a short delay.
   await eventually(async () => (await create("10.97.63.0/26", 64)) !== "allowed", 30_000, "the pools are in force");
   await eventually(async () => (await create("fd00:65::/123", 32)) !== "allowed", 30_000, "the pools are in force");
   const allowed: readonly (readonly [cidr: string, size: number])[] = [
@@ -452,7 +452,7 @@ suite("a node's token creates blocks only with the prefix, name and size that th
   for (const name of ["six", "odd"]) await cluster.delete(`${CALICO}/ippools/${name}`);
 }, 60_000);
 
-suite("a node that may not take over another node's empty block borrows from it", async () => {
+suite("a node without permission to take over another node's empty block borrows from it", async () => {
   const cidr = "10.98.0.0/26" as Cidr;
   await cluster.put(`${CALICO}/ippools`, calico("IPPool", "one-block", { cidr, blockSize: 26 }));
   const assign = async (node: Node, handleId: string, nowMs: () => number) => {
@@ -479,7 +479,7 @@ suite("a node that may not take over another node's empty block borrows from it"
   await cluster.delete(`${CALICO}/ippools/one-block`);
 }, 60_000);
 
-suite("an address of a virtual machine moves from node to node with the machine, and to nothing else", async () => {
+suite("the address of a virtual machine can move to another node only with the machine", async () => {
   const [first, second] = [await ipam("calico-node", "n1"), await ipam("calico-node", "n2")];
   const attributes = (node: Node) => ({ node, pod: `virt-launcher-${node}`, namespace: "ns1" });
   const { addresses } = await first.autoAssign({
@@ -533,7 +533,7 @@ suite("the largest block, with an allocation for every address, can be evaluated
   expect(left.spec.allocations.slice(0, 2)).toEqual([null, expect.any(Number)]);
 }, 60_000);
 
-suite("a token that names no node writes nothing of a node", async () => {
+suite("a token that is not bound to a node cannot write data of a node", async () => {
   for (const account of ["calico-node", "calico-cni-plugin"] as const) {
     const own = await openKubeApi(configOf(accounts.kubeconfig(account)), {});
     opened.push(own);

@@ -1,6 +1,6 @@
-// The accounts of the manifests on a real API server. Each component's own code runs as its account, and the server's
-// audit log tells: nothing was denied (the rights are enough), and no right stayed unused but those named here with
-// their reason (they are not more). What would hurt most is tried outright and refused.
+// Tests the permissions in the manifests on a real API server. Each component's code runs with its account, and the
+// server's audit log shows that no request was denied (the permissions are sufficient), and that every permission was used
+// except those listed here with a reason (they are minimal). The most harmful requests are sent and must be denied.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -49,7 +49,7 @@ let accounts: Accounts;
 
 beforeAll(async () => {
   if (!isAvailable) return;
-  // Admission policies stay in force for a moment after they are deleted, so they cannot be on the shared server.
+  // Admission policies stay in effect shortly after they are deleted, so they cannot be used on the shared server.
   cluster = await startCluster({ isOwn: true, namespaces: ["ns1"] });
   await cluster.put("/api/v1/nodes", {
     metadata: { name: "n1" },
@@ -99,7 +99,7 @@ const denied = (account: AccountName): string[] =>
     .filter(({ responseStatus }) => responseStatus?.code === 403)
     .map(({ verb, requestURI }) => `${verb} ${requestURI.split("?")[0]}`);
 
-/** `verb group/resource` that were asked for and given. */
+/** The allowed requests, as `verb group/resource`. */
 function used(account: AccountName): Set<string> {
   return new Set(
     requestsOf(account).map(({ verb, objectRef: { apiGroup = "", resource = "", subresource } = {}, requestURI }) =>
@@ -118,7 +118,7 @@ function granted(account: AccountName): string[] {
       ]),
   );
 }
-/** Rights nobody used, less those with a reason. */
+/** Unused permissions, except those with a reason. */
 function idle(account: AccountName, reasons: readonly RegExp[]): string[] {
   const seen = used(account);
   return [...new Set(granted(account))].filter(
@@ -126,7 +126,7 @@ function idle(account: AccountName, reasons: readonly RegExp[]): string[] {
   );
 }
 
-/** Follows until everything is there. */
+/** Runs a syncer until it is in sync. */
 async function follow(store: Datastore, name: SyncerName): Promise<void> {
   const stop = new AbortController();
   const failures: unknown[] = [];
@@ -141,7 +141,7 @@ async function follow(store: Datastore, name: SyncerName): Promise<void> {
   expect({ name, failures }).toEqual({ name, failures: [] });
 }
 
-/** A pod on n1, attached and detached by the real plugin as the account. */
+/** Attaches and detaches a pod on n1 with the real plugin and the account. */
 async function attach(account: AccountName, pod: string): Promise<void> {
   await cluster.put("/api/v1/namespaces/ns1/pods", {
     metadata: { name: pod, annotations: { "cni.projectcalico.org/ipv4pools": '["default-ipv4-ippool"]' } },
@@ -166,7 +166,7 @@ async function attach(account: AccountName, pod: string): Promise<void> {
   expect(metadata.annotations["cni.projectcalico.org/podIP"]).toStartWith("10.65.");
   const removed = await host.del(namespace, { conf, ...k8s("ns1", pod) });
   expect({ pod, code: removed.code, message: removed.json["msg"] }).toEqual({ pod, code: 0, message: undefined });
-  // Attached again, and its container is lost: the runtime's garbage collection takes all of it away.
+  // Attached again; then its container is lost, and the runtime's GC command removes everything.
   expect(await host.add(namespace, { conf, ...k8s("ns1", pod) })).toMatchObject({ code: 0 });
   const modern = { ...conf, cniVersion: "1.1.0", "cni.dev/valid-attachments": [] };
   const collected = await host.call("GC", undefined, { conf: modern });
@@ -181,7 +181,7 @@ async function attach(account: AccountName, pod: string): Promise<void> {
 /** KubeVirt and cluster-wide policies of Kubernetes are not installed here. */
 const COMMON = [/kubevirt\.io/, /policy\.networking\.k8s\.io/];
 
-suite("TC-I10 calico-node: its rights are enough for all a node does, and no more", async () => {
+suite("TC-I10 calico-node: the permissions are sufficient and minimal", async () => {
   const env = environment("calico-node");
   await startUp(env, silentLogger, join(folder, "root"));
   const store = await open("calico-node");
@@ -197,13 +197,13 @@ suite("TC-I10 calico-node: its rights are enough for all a node does, and no mor
     }
     await setNetworkUnavailable(api, "n1", false);
     expect(await requestToken({ NODENAME: "n1" }, silentLogger, api)).toMatchObject({ token: expect.any(String) });
-    // Settings that exist are not changed by the next start, whatever they lack.
+    // The next start does not change existing settings, even if values are missing.
     await cluster.calicoctl(["patch", "felixconfiguration", "default", "-p", '{"spec":{"reportingInterval":null}}']);
     const settings = async () => (await cluster.customResources()).filter(({ name }) => name === "default");
     const before = await settings();
     await startUp({ ...env, CLUSTER_TYPE: "k8s,bgp,more" }, silentLogger, join(folder, "root"));
     expect(await settings()).toEqual(before);
-    await answerStatus(store);
+    await reportNodeStatus(store);
     await moveFromHostLocal(store, api);
     await ipam.releaseByHandle("ipip-tunnel-addr-n1");
     await ipam.releaseHostAffinities({ type: "host", name: "n1" }, { mustBeEmpty: false });
@@ -212,7 +212,7 @@ suite("TC-I10 calico-node: its rights are enough for all a node does, and no mor
     await store.close();
   }
   if (canRun) await attach("calico-node", "by-node");
-  // Moving from host-local goes on when the datastore cannot be locked for the whole cluster meanwhile.
+  // The migration from host-local continues if the datastore cannot be locked for the cluster.
   expect(denied("calico-node")).toEqual(["update /apis/crd.projectcalico.org/v1/clusterinformations/default"]);
   expect(
     idle("calico-node", [
@@ -221,14 +221,14 @@ suite("TC-I10 calico-node: its rights are enough for all a node does, and no mor
       /^get .*\/(pods|namespaces|serviceaccounts|services|endpointslices|networkpolicies|clusternetworkpolicies)$/,
       /^get crd\.projectcalico\.org\//,
       /^(list|watch) crd\.projectcalico\.org\/ipamhandles$/,
-      // Where the status is no subresource of its own.
+      // Needed if the status is not a subresource.
       /^update crd\.projectcalico\.org\/caliconodestatuses$/,
     ]),
   ).toEqual([]);
 }, 120_000);
 
-/** Somebody asks how the node is, and it answers. */
-async function answerStatus(store: Datastore): Promise<void> {
+/** Creates a CalicoNodeStatus, and waits until the node has written its status. */
+async function reportNodeStatus(store: Datastore): Promise<void> {
   const path = "/apis/crd.projectcalico.org/v1/caliconodestatuses";
   await cluster.put(path, {
     apiVersion: "crd.projectcalico.org/v1",
@@ -253,20 +253,20 @@ async function moveFromHostLocal(store: Datastore, api: Awaited<ReturnType<typeo
   await upgradeFromHostLocal({ node: "n1", store, api, log: silentLogger, reservations, plugins: folder, quietMs: 1 });
 }
 
-suite("TC-I11 calico-cni-plugin: an account of its own, enough for pods' addresses and nothing else", async () => {
+suite("TC-I11 calico-cni-plugin: has its own account, whose permissions are sufficient and minimal", async () => {
   if (!canRun) return;
   await attach("calico-cni-plugin", "by-plugin");
   expect(denied("calico-cni-plugin")).toEqual([]);
   expect(
     idle("calico-cni-plugin", [
       ...COMMON,
-      // When a block is taken from another node, or a garbage collection runs, more is read and removed.
+      // Used to take over a block of another node, and by garbage collection.
       /crd\.projectcalico\.org\/(ipamblocks|blockaffinities|ipamhandles|ipamconfigs|ipreservations|ippools)$/,
     ]),
   ).toEqual([]);
 }, 60_000);
 
-suite("TC-I10 calico-typha: it reads, and says that the cluster has it", async () => {
+suite("TC-I10 calico-typha: the permissions are sufficient and minimal", async () => {
   const loaded = resolveConfig({ TYPHA_DATASTORETYPE: "kubernetes", TYPHA_SERVERHOST: "127.0.0.1" });
   const daemon = new TyphaDaemon({
     config: { ...loaded.config, ServerPort: await freePort() },
@@ -277,14 +277,14 @@ suite("TC-I10 calico-typha: it reads, and says that the cluster has it", async (
   await daemon.start();
   await eventually(() => [...daemon.caches.values()].every(({ isInSync }) => isInSync), "all in sync");
   const reasons = [...COMMON, /^get /, /^create crd\.projectcalico\.org\/(clusterinformations|tiers)$/];
-  // In sync by its lists, it begins to watch.
+  // In sync after its lists, it starts to watch.
   await eventually(() => idle("calico-typha", reasons).length === 0, "every right used").catch(() => undefined);
   await daemon.stop();
   expect(denied("calico-typha")).toEqual([]);
   expect(idle("calico-typha", reasons)).toEqual([]);
 }, 60_000);
 
-suite("TC-I10 calico-kube-controllers: enough to collect, to make host endpoints, certificates, and to give services addresses", async () => {
+suite("TC-I10 calico-kube-controllers: the permissions are sufficient and minimal", async () => {
   await cluster.put("/apis/crd.projectcalico.org/v1/ippools", {
     apiVersion: "crd.projectcalico.org/v1",
     kind: "IPPool",
@@ -334,7 +334,7 @@ suite("TC-I10 calico-kube-controllers: enough to collect, to make host endpoints
       async () => (await cluster.api.list("/apis/crd.projectcalico.org/v1/ipamhandles")).items.length === 0,
       "the service's address back",
     );
-    // Certificates are created, and repaired when somebody changed them.
+    // Certificates are created, and repaired after a change.
     const home = "/api/v1/namespaces/kube-system";
     for (const [path, data] of [
       [`${home}/secrets/node-certs`, { "tls.crt": "", "tls.key": "" }],
@@ -355,21 +355,21 @@ suite("TC-I10 calico-kube-controllers: enough to collect, to make host endpoints
   expect(
     idle("calico-kube-controllers", [
       ...COMMON,
-      // Asked for where a cached answer would not do: a suspected leak, a namespace that a pool of services selects.
+      // Used where a cached object is not sufficient: a suspected leak, or a namespace that a service's pool selects.
       /^get \/(nodes|pods|namespaces)$/,
       /^get crd\.projectcalico\.org\//,
-      // Addresses of vanished nodes and pods are collected, blocks given up, handles shared by several addresses.
+      // Used to release addresses of deleted nodes and pods, blocks, and handles with several addresses.
       /crd\.projectcalico\.org\/(ipamblocks|blockaffinities|ipamhandles|ipamconfigs)$/,
-      // Made by whoever comes first.
+      // Created by the first program that needs it.
       /^(create|update) crd\.projectcalico\.org\/(clusterinformations|kubecontrollersconfigurations|tiers)$/,
-      // Repairs what somebody changed; policies of the other kinds move as the global ones do.
+      // Used to repair changed objects, and to rename policies of other kinds.
       /^update crd\.projectcalico\.org\/hostendpoints$/,
       /^(create|delete) crd\.projectcalico\.org\/(networkpolicies|staged.*)$/,
     ]),
   ).toEqual([]);
 }, 120_000);
 
-/** calico-node on every node, by its DaemonSet's status. */
+/** Sets the status of calico-node's DaemonSet: it runs on every node. */
 async function rolledOut(): Promise<void> {
   const path = "/apis/apps/v1/namespaces/kube-system/daemonsets";
   const set = accounts.manifest.find(({ kind }) => kind === "DaemonSet") ?? {};
@@ -379,7 +379,7 @@ async function rolledOut(): Promise<void> {
   await cluster.api.json({ method: "PUT", path: `${path}/calico-node/status`, body: { ...made, status } });
 }
 
-/** What a stolen token must not be good for. */
+/** Requests that must be denied for a stolen token. */
 const FORBIDDEN: readonly (readonly [verb: string, group: string, resource: string, namespace?: string])[] = [
   ["get", "", "secrets", "kube-system"],
   ["list", "", "secrets"],
@@ -419,7 +419,7 @@ const SETTINGS = [
 ] as const;
 const POLICY = ["networkpolicies", "globalnetworkpolicies", "tiers"] as const;
 
-suite("TC-I10 TC-I11 what no account may do is denied", async () => {
+suite("TC-I10 TC-I11 harmful requests of all accounts are denied", async () => {
   const found: string[] = [];
   const check = async (account: AccountName, verb: string, group: string, resource: string, namespace?: string) => {
     const [name = "", subresource] = resource.split("/");
@@ -438,14 +438,14 @@ suite("TC-I10 TC-I11 what no account may do is denied", async () => {
   };
   for (const account of accounts.names) {
     for (const forbidden of FORBIDDEN) await check(account, ...forbidden);
-    // Who enforces policy must not be able to change it.
+    // Programs that enforce policies must not be able to change them.
     if (account === "calico-kube-controllers") continue;
     for (const resource of POLICY)
       for (const verb of ["update", "patch", "delete", "deletecollection"])
         await check(account, verb, "crd.projectcalico.org", resource, "ns1");
   }
-  // What is in force in the whole cluster is not for nodes to change. That they create nothing but defaults, and write only
-  // objects of their own node, is shown by own-node.test.ts.
+  // Nodes cannot change cluster-wide resources. own-node.test.ts tests that they create only defaults, and write only
+  // objects of their own node.
   for (const account of ["calico-node", "calico-cni-plugin", "calico-typha"] as const)
     for (const verb of ["update", "patch", "delete", "deletecollection"])
       for (const resource of SETTINGS) await check(account, verb, "crd.projectcalico.org", resource);

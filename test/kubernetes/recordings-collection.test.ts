@@ -1,4 +1,5 @@
-// Which addresses and blocks are given back, and which are kept, as recorded; times are a tenth of the recorded ones.
+// Replays recordings of Calico's IPAM garbage collection: the same addresses and blocks must be released and kept. Times
+// are a tenth of the recorded ones.
 import { afterAll, beforeAll } from "bun:test";
 import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
@@ -56,7 +57,7 @@ async function clearKubernetes(): Promise<void> {
     await cluster.delete(`/api/v1/nodes/${node.metadata.name}`);
 }
 
-/** A tenth, but not nothing where something was said. */
+/** A tenth of a period. */
 const shortened = (period: string): string => `${(durationMs(period) ?? 0) / 10}ms`;
 const CONFIGURATION = (grace: string) => ({ controllers: { node: { leakGracePeriod: shortened(grace) } } });
 
@@ -87,7 +88,7 @@ async function act(event: string): Promise<void> {
   if (event.startsWith("Kubernetes node n1 deleted")) await cluster.delete("/api/v1/nodes/n1");
 }
 
-/** Runs the program through the recorded events, then waits until what is kept is what was kept. */
+/** Replays the recorded events, then waits until the kept addresses are the recorded ones. */
 async function play(recorded: Case, env: Record<string, string>, now: () => Promise<Kept>): Promise<Kept> {
   await using program = new ControllersRun({
     KUBECONFIG: cluster.server.kubeconfig,
@@ -101,7 +102,7 @@ async function play(recorded: Case, env: Record<string, string>, now: () => Prom
       await Bun.sleep(400);
       await act(event);
     }
-  // Nothing may go that was kept: where nothing is to change, all the time it would take is waited.
+  // If nothing must be released, wait as long as a release would take.
   const before = await now();
   if (isSame(before, wanted)) await Bun.sleep(Math.min(1500, 3 * graceMs + 600));
   await eventually(async () => isSame(await now(), wanted), 20_000).catch(() => {});
@@ -195,7 +196,7 @@ replay("kubernetes-ipam-gc kubernetes", FOLDER, async (score) => {
   }
 });
 
-/** The schema takes no null where the recorded program wrote one: absent means the same. */
+/** Removes null values, which Calico wrote and the schema rejects; an absent field means the same. */
 function withoutNull(value: Json): Json {
   if (Array.isArray(value)) return value.map((item) => (item === null ? null : withoutNull(item)));
   if (typeof value !== "object" || value === null) return value;

@@ -1,5 +1,4 @@
-// What the controllers do with objects of Kubernetes where Calico's datastore is etcd: step by step as recorded, with
-// shorter periods.
+// Replays recordings of Calico's controllers with Calico's datastore in etcd, step by step, with shorter periods.
 import { afterAll, beforeAll } from "bun:test";
 import { runCommandLine } from "../../src/calicoctl/index.ts";
 import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
@@ -12,8 +11,8 @@ import { isSame, type Json, normalizedJson, readRecording, replay, type Score } 
 const FOLDER = "kubernetes/controllers";
 const RESOURCES = "/calico/resources/v3/projectcalico.org";
 const PERIOD = "400ms";
-/** Costs only where something differs: a machine may be busy. */
-const PATIENCE_MS = 20_000;
+/** Long, because the machine may be busy; only a difference waits for the whole time. */
+const TIMEOUT_MS = 20_000;
 type Kube = KubeObject & { readonly status?: unknown };
 type Keys = Readonly<Record<string, Json>>;
 
@@ -60,7 +59,7 @@ const environment = (env: Environment): Environment => ({
 });
 
 const stored = (value: Json): string => (typeof value === "string" ? filled(value) : filled(JSON.stringify(value)));
-/** Any valid value stands for the recorded placeholders. */
+/** Replaces the recorded placeholders by any valid value. */
 const filled = (text: string): string =>
   text
     .replaceAll('"UID"', '"2f5c0b5e-0000-4000-8000-000000000001"')
@@ -78,7 +77,7 @@ const readable = (snapshot: Record<string, string>): Record<string, Json> =>
     }),
   );
 
-/** Keys the program keeps for itself, whatever the step. */
+/** Keys that the program writes in every step; not compared. */
 const OWN = /\/(clusterinformations|kubecontrollersconfigurations|tiers)\//;
 
 function difference(base: Record<string, Json>, now: Record<string, Json>): { written: Keys; deleted: string[] } {
@@ -110,7 +109,7 @@ async function kubernetes(step: Step): Promise<void> {
   }
 }
 
-/** Nobody empties namespaces here. */
+/** Deletes the namespace completely, because no namespace controller runs here. */
 async function finalize(path: string): Promise<void> {
   const namespace = await cluster.api.get<KubeObject>(path);
   await cluster.api.json({ method: "PUT", path: `${path}/finalize`, body: { ...namespace, spec: { finalizers: [] } } });
@@ -128,7 +127,7 @@ async function calicoctl(args: readonly string[], stdin = ""): Promise<void> {
   if (code !== 0) throw new Error(`calicoctl ${args.join(" ")}: ${text}`);
 }
 
-/** Does the step, and gives back what stood in etcd right after it, before any controller acted. */
+/** Executes the step, and returns the contents of etcd right after it, before a controller acts. */
 async function perform(step: Step): Promise<Record<string, Json>> {
   const base = readable(await keys.snapshot());
   if (step.do === "put")
@@ -151,7 +150,7 @@ async function judge(score: Score, what: string, base: Record<string, Json>, ste
   const now = async () => difference(base, readable(await keys.snapshot()));
   if (step.nothingFor !== undefined) await Bun.sleep(step.nothingFor >= 4 ? 900 : 250);
   else
-    await eventually(async () => isSame(await now(), wanted), score.isException(what) ? 300 : PATIENCE_MS).catch(
+    await eventually(async () => isSame(await now(), wanted), score.isException(what) ? 300 : TIMEOUT_MS).catch(
       () => {},
     );
   score.same(what, [wanted], await now());
@@ -177,7 +176,7 @@ async function clearKubernetes(): Promise<void> {
   }
 }
 
-/** Every namespace has its profile: the first wave of writing is over. */
+/** Waits until every namespace has its profile: then the first writes have ended. */
 async function isWorking(): Promise<boolean> {
   const namespaces = (await cluster.api.list("/api/v1/namespaces")).items;
   const present = new Set(Object.keys(await keys.snapshot()));
@@ -198,10 +197,10 @@ for (const file of ["namespaces", "serviceaccounts", "policy-sequences", "worklo
     for (const name of ["sa1", "ns1", "ns2"]) await cluster.put("/api/v1/namespaces", { metadata: { name } });
     let program = new ControllersRun(first);
     try {
-      if (file !== "hostendpoints") await eventually(isWorking, PATIENCE_MS);
+      if (file !== "hostendpoints") await eventually(isWorking, TIMEOUT_MS);
       for (const { name, steps } of cases) {
-        if (name === "no-calico-node-daemonset") continue; // where the original waits ours must not
-        if (name === "disable-removes-all") await makeRemoved(steps[0]?.deleted ?? []);
+        if (name === "no-calico-node-daemonset") continue; // Calico waits here, calico-ts must not
+        if (name === "disable-removes-all") await createDeleted(steps[0]?.deleted ?? []);
         for (const [i, step] of steps.entries()) {
           const what = `${name} ${i} ${step.do}`;
           if (step.do === "start") {
@@ -236,7 +235,7 @@ replay("kubernetes-controllers first start", FOLDER, async (score) => {
   const { env, written } = readRecording<{ env: Environment; written: Keys }>(`${FOLDER}/_start.json`);
   await using _program = new ControllersRun({ ...environment({}), ...env });
   const now = async () => withoutGuid(readable(await keys.snapshot()));
-  await eventually(async () => isSame(await now(), written), PATIENCE_MS).catch(() => {});
+  await eventually(async () => isSame(await now(), written), TIMEOUT_MS).catch(() => {});
   const found = await now();
   for (const key of new Set([...Object.keys(written), ...Object.keys(found)]))
     score.same(key.replace(`${RESOURCES}/`, ""), [written[key]], found[key]);
@@ -259,14 +258,14 @@ replay("kubernetes-controllers first start in Kubernetes", FOLDER, async (score)
       items.map((item) => [`${plural}/${item.metadata.name}`, item as object] as const),
     ),
   );
-  await eventually(async () => isSame(await now(), wanted), PATIENCE_MS).catch(() => {});
+  await eventually(async () => isSame(await now(), wanted), TIMEOUT_MS).catch(() => {});
   const found: Readonly<Record<string, unknown>> = await now();
   for (const name of new Set([...Object.keys(wanted), ...Object.keys(found)]))
     score.same(name, [wanted[name]], found[name]);
 });
 
-/** The recording leaves out the step that made what it then removes: a template, told by the name, and the default. */
-async function makeRemoved(deleted: readonly string[]): Promise<void> {
+/** Creates what the recording deletes without having created it: a template, chosen by the name, and the default. */
+async function createDeleted(deleted: readonly string[]): Promise<void> {
   const names = deleted.map((key) => key.split("/").at(-1) ?? "");
   const templates = names.flatMap((name) => {
     const generateName = /^n1-(.+)-auto-hep$/.exec(name)?.[1];
@@ -281,7 +280,7 @@ async function makeRemoved(deleted: readonly string[]): Promise<void> {
   await calicoctl(["apply", "-f", "-"], JSON.stringify(configuration));
   const present = async () =>
     Object.keys(await keys.snapshot(`${RESOURCES}/hostendpoints/`)).map((key) => key.split("/").at(-1) ?? "");
-  await eventually(async () => new Set(names).isSubsetOf(new Set(await present())), PATIENCE_MS);
+  await eventually(async () => new Set(names).isSubsetOf(new Set(await present())), TIMEOUT_MS);
 }
 
 replay("kubernetes-controllers networkpolicies", FOLDER, async (score) => {
@@ -296,26 +295,26 @@ replay("kubernetes-controllers networkpolicies", FOLDER, async (score) => {
   const { env, cases } = readRecording<{ env: Environment; cases: PolicyCase[] }>(`${FOLDER}/networkpolicies.json`);
   await cluster.apply({ kind: "Namespace", metadata: { name: "ns1", labels: { team: "a" } } });
   await using _program = new ControllersRun(environment(env));
-  await eventually(isWorking, PATIENCE_MS);
+  await eventually(isWorking, TIMEOUT_MS);
   for (const recorded of cases) {
     if (recorded.stored === undefined && recorded.note === undefined) continue;
     const path = `${placeOf(recorded.kubernetes)}/${recorded.kubernetes.metadata.name}`;
     await cluster.apply(recorded.kubernetes);
     const policies = async () => readable(await keys.snapshot(`${RESOURCES}/networkpolicies/`)) as Record<string, Json>;
     if (recorded.note !== undefined) {
-      // A name that is too long for the original: ours must have it all the same, under one that fits.
-      await eventually(async () => Object.keys(await policies()).length === 1, PATIENCE_MS).catch(() => {});
+      // The name is too long for Calico; calico-ts must copy the object under a shorter name.
+      await eventually(async () => Object.keys(await policies()).length === 1, TIMEOUT_MS).catch(() => {});
       const [name = ""] = Object.keys(await policies()).map((key) => key.split("/").at(-1) ?? "");
       score.check(`${recorded.name.slice(0, 40)} is stored`, name !== "" && name.length <= 253, "a name of 253", name);
     } else {
       const wanted = recorded.stored ?? {};
-      await eventually(async () => isSame(await policies(), wanted), PATIENCE_MS).catch(() => {});
+      await eventually(async () => isSame(await policies(), wanted), TIMEOUT_MS).catch(() => {});
       score.same(recorded.name, [wanted], await policies());
     }
     const body = { metadata: { finalizers: null } };
     await cluster.api.json({ method: "PATCH", path, body, contentType: "application/merge-patch+json" });
     await cluster.delete(path);
-    await eventually(async () => Object.keys(await policies()).length === 0, PATIENCE_MS).catch(() => {});
+    await eventually(async () => Object.keys(await policies()).length === 0, TIMEOUT_MS).catch(() => {});
   }
 });
 
@@ -353,7 +352,7 @@ replay("kubernetes-controllers configuration", FOLDER, async (score) => {
       await program.ended();
       score.check(name, program.failure instanceof Error, "refused", program.failure);
     } else {
-      await eventually(async () => isSame(await configuration(), { spec, status }), PATIENCE_MS).catch(() => {});
+      await eventually(async () => isSame(await configuration(), { spec, status }), TIMEOUT_MS).catch(() => {});
       score.same(name, [{ spec, status }], await configuration());
     }
   }
@@ -366,7 +365,7 @@ replay("kubernetes-controllers configuration changes", FOLDER, async (score) => 
   await keys.clear();
   const { cases } = readRecording<{ cases: ChangeCase[] }>(`${FOLDER}/configuration-changes.json`);
   await using program = new ControllersRun(environment({}));
-  await eventually(async () => JSON.stringify((await configuration()).status).includes("runningConfig"), PATIENCE_MS);
+  await eventually(async () => JSON.stringify((await configuration()).status).includes("runningConfig"), TIMEOUT_MS);
   const patch = (spec: object) =>
     calicoctl(["patch", "kubecontrollersconfiguration", "default", "-p", JSON.stringify({ spec })]);
   const period = { controllers: { policy: { reconcilerPeriod: "1m0s" } } };
@@ -386,7 +385,7 @@ replay("kubernetes-controllers configuration changes", FOLDER, async (score) => 
     await actions[name]?.();
     const isDone = async () =>
       isSame(await configuration(), { spec, status }) && program.restarts > before === restarted;
-    await eventually(isDone, PATIENCE_MS).catch(() => {});
+    await eventually(isDone, TIMEOUT_MS).catch(() => {});
     if (!restarted) await Bun.sleep(300);
     score.same(name, [{ spec, status }], await configuration());
     score.same(`${name} restarts`, [restarted], program.restarts > before);
@@ -409,7 +408,7 @@ replay("kubernetes-controllers configuration in Kubernetes", FOLDER, async (scor
       const { items } = await cluster.api.list<KubeObject & { spec?: Json; status?: Json }>(path);
       return { spec: items[0]?.spec ?? null, status: items[0]?.status ?? null };
     };
-    await eventually(async () => (await now()).status !== null, PATIENCE_MS).catch(() => {});
+    await eventually(async () => (await now()).status !== null, TIMEOUT_MS).catch(() => {});
     score.same(`${recorded.name} spec`, [spec], (await now()).spec);
     score.same(`${recorded.name} status`, [status], (await now()).status);
   }

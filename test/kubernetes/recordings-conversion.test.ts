@@ -1,4 +1,4 @@
-// Objects of Kubernetes as Calico sees them: as calicoctl shows them, and as Felix tells its dataplane of them.
+// Replays recordings of the conversion of Kubernetes objects: calicoctl's output, and Felix's messages to its dataplane.
 import { afterAll, beforeAll } from "bun:test";
 import { type Datastore, openDatastore } from "../../src/datastore/index.ts";
 import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
@@ -76,7 +76,7 @@ replay("kubernetes-conversion pods", FOLDER, async (score) => {
   for (const { name, kubernetes, then, workloadEndpoints } of readRecording<{ cases: PodCase[] }>(`${FOLDER}/pods.json`)
     .cases) {
     const path = pathOf(kubernetes);
-    // One that is to be seen on its way out must be held back by somebody.
+    // An object that must be seen while it is deleted needs a finalizer.
     const finalizers = then === undefined ? {} : { finalizers: ["example.com/hold"] };
     await cluster.apply({ ...kubernetes, metadata: { ...kubernetes.metadata, ...finalizers } });
     if (then !== undefined) await cluster.delete(path);
@@ -104,7 +104,7 @@ replay("kubernetes-conversion nodes", FOLDER, async (score) => {
       const args = ["get", "node", kubernetes.metadata.name, "-o", "json"];
       return withoutRevision(JSON.parse((await cluster.calicoctl(args, "", env)).stdout));
     };
-    // Where the original panics ours must stand.
+    // Calico panics here; calico-ts must not.
     if (node === undefined) score.check(name, isSame(((await get()) as { kind?: string }).kind, "Node"), "a Node");
     else {
       score.same(name, [node], await get());
@@ -134,11 +134,11 @@ replay("kubernetes-conversion node writes", FOLDER, async (score) => {
   }
 });
 
-/** Waits until the messages are as recorded; a moment of quiet ends the waiting for those that are not. */
+/** Waits for a limited time until the messages are as recorded, then compares them. */
 async function expectMessages(score: Score, what: string, felix: FelixPipeline, recorded: readonly Message[]) {
   const wanted = recorded.flatMap(({ tag, raw }) => (raw === undefined ? [] : [showRecorded(tag, raw)])).sort();
-  await eventually(() => isSame(felix.shown(), wanted), wanted.length === 0 ? 200 : 1500).catch(() => {});
-  // A wrong one more may come late where nothing was to be waited for.
+  await eventually(() => isSame(felix.formatted(), wanted), wanted.length === 0 ? 200 : 1500).catch(() => {});
+  // A wrong additional message may arrive later.
   score.same(what, [wanted], felix.take());
 }
 
@@ -180,8 +180,8 @@ interface LabelsMessage extends Message {
   };
 }
 
-/** The namespaces and service accounts that were there, by what was said of them. */
-async function makeLabelled(messages: readonly Message[]): Promise<void> {
+/** Creates the namespaces and service accounts that the recorded messages contain. */
+async function createLabelled(messages: readonly Message[]): Promise<void> {
   for (const kind of ["Namespace", "ServiceAccount"])
     for (const message of messages.filter(({ type }) => type === `${kind}Update`) as LabelsMessage[]) {
       const { "1.id": id, "2.labels": labels } = message.body;
@@ -193,14 +193,14 @@ async function makeLabelled(messages: readonly Message[]): Promise<void> {
 
 replay("kubernetes-conversion felix start", FOLDER, async (score) => {
   const start = readRecording<{ messages: Message[] }>(`${FOLDER}/felix-start.json`).messages;
-  await makeLabelled(start);
+  await createLabelled(start);
   await using felix = await startFelix({ t: "t" });
-  const shown = felix.take();
+  const formatted = felix.take();
   const recorded = [...start, ...readRecording<{ messages: Message[] }>(`${FOLDER}/felix-local-pod.json`).messages];
-  // Felix's own settings and the encapsulation are not of Kubernetes.
+  // Felix's settings and encapsulation do not come from Kubernetes.
   for (const { tag, type, raw } of recorded)
     if (raw !== undefined && type !== "ConfigUpdate")
-      score.check(`${type} ${raw}`, shown.includes(showRecorded(tag, raw)), showRecorded(tag, raw));
+      score.check(`${type} ${raw}`, formatted.includes(showRecorded(tag, raw)), showRecorded(tag, raw));
 });
 
 interface PolicyCase {
@@ -212,8 +212,12 @@ interface PolicyCase {
   readonly refusedByKubernetes?: unknown;
 }
 
-/** Each object appears and goes again. */
-async function comeAndGo(score: Score, cases: readonly PolicyCase[], labels: Record<string, string>): Promise<void> {
+/** Creates and deletes each object. */
+async function createAndDelete(
+  score: Score,
+  cases: readonly PolicyCase[],
+  labels: Record<string, string>,
+): Promise<void> {
   await using felix = await startFelix(labels);
   felix.take();
   let present = labels;
@@ -238,18 +242,20 @@ async function comeAndGo(score: Score, cases: readonly PolicyCase[], labels: Rec
 }
 
 replay("kubernetes-conversion felix policies", FOLDER, async (score) => {
-  await comeAndGo(score, readRecording<{ cases: PolicyCase[] }>(`${FOLDER}/felix-policies.json`).cases, { t: "t" });
+  await createAndDelete(score, readRecording<{ cases: PolicyCase[] }>(`${FOLDER}/felix-policies.json`).cases, {
+    t: "t",
+  });
 });
 replay("kubernetes-conversion felix cluster policies", FOLDER, async (score) => {
   const { cases } = readRecording<{ cases: PolicyCase[] }>(`${FOLDER}/felix-cluster-network-policies.json`);
-  await comeAndGo(score, cases, { app: "web", t: "t" });
+  await createAndDelete(score, cases, { app: "web", t: "t" });
 });
 replay("kubernetes-conversion felix services", FOLDER, async (score) => {
   const { cases } = readRecording<{ cases: PolicyCase[] }>(`${FOLDER}/felix-services.json`);
-  await comeAndGo(score, cases.map(withRecordedAddresses), { t: "t" });
+  await createAndDelete(score, cases.map(withRecordedAddresses), { t: "t" });
 });
 
-/** An address that the recorded API server chose is asked for: ours would choose another. */
+/** Requests the address that the recorded API server chose, because this one would choose another. */
 function withRecordedAddresses(recorded: PolicyCase): PolicyCase {
   const service = [recorded.kubernetes].flat()[0] as Kube & { readonly spec?: { readonly ipFamilyPolicy?: string } };
   const told = recorded.onCreate?.find(({ type }) => type === "ServiceUpdate") as
@@ -265,7 +271,7 @@ replay("kubernetes-conversion felix endpoint slices", FOLDER, async (score) => {
   );
   const [first] = cases;
   await cluster.calicoctl(["apply", "-f", "-"], first?.calico ?? "");
-  await comeAndGo(score, cases, { t: "t" });
+  await createAndDelete(score, cases, { t: "t" });
   await cluster.calicoctl(["delete", "-f", "-"], first?.calico ?? "");
 });
 

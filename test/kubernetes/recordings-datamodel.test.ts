@@ -1,4 +1,4 @@
-// Resources written by calicoctl to the Kubernetes datastore: the custom resources that appear, and the commands.
+// Replays recordings of calicoctl on the Kubernetes datastore: its output, and the resulting custom resources.
 import { afterAll, beforeAll } from "bun:test";
 import { load, loadAll } from "js-yaml";
 import type { KubeObject } from "../../src/datastore/kubernetes/api-client.ts";
@@ -21,7 +21,7 @@ beforeAll(async () => {
 }, 600_000);
 afterAll(async () => await cluster?.[Symbol.asyncDispose]());
 
-/** What a first write may initialise beside the resource itself. */
+/** Kinds that the first write may create in addition. */
 const INITIAL = /^(clusterinformations\/default|tiers\/(default|kube-admin|kube-baseline))$/;
 
 async function customResources(): Promise<Record<string, Json>> {
@@ -71,7 +71,7 @@ replay("kubernetes-datamodel", "datamodel/kubernetes", async (score) => {
   }
 });
 
-/** Namespaces must exist before anything is put there. */
+/** Creates the namespaces, which must exist before their resources. */
 async function makeNamespaces(text: string): Promise<void> {
   const documents = loadAll(text).flatMap((document) => (Array.isArray(document) ? document : [document]));
   for (const document of documents as ({ metadata?: { namespace?: string }; items?: unknown[] } | null)[]) {
@@ -92,7 +92,7 @@ interface CommandCase extends Written {
 
 replay("kubernetes-calicoctl", "calicoctl/kubernetes", async (score) => {
   await cluster.clear();
-  // As the commands taken out of the recording had left them.
+  // The state after the commands that were removed from the recording.
   const annotations = {
     "projectcalico.org/labels": '{"a":"b"}',
     "projectcalico.org/RouteReflectorClusterID": "1.0.0.1",
@@ -126,7 +126,7 @@ replay("kubernetes-calicoctl", "calicoctl/kubernetes", async (score) => {
   }
 });
 
-/** The recorded object was made by kubectl, which notes on it what it was given. */
+/** The recorded object was created with kubectl, which adds this annotation. */
 const LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration";
 const APPLIED = `${JSON.stringify({
   apiVersion: "crd.projectcalico.org/v1",
@@ -135,20 +135,20 @@ const APPLIED = `${JSON.stringify({
   spec: { calicoVersion: "", clusterGUID: "GUID", clusterType: "k8s,kdd", datastoreReady: true },
 })}\n`;
 
-/** Documents by their content, everything else line by line; the recorded builds carry no version of their own. */
+/** Compares documents by content, and other output by line; versions are replaced, because the recorded builds have none. */
 function comparable(text: string): unknown {
   if (!text.startsWith("apiVersion:"))
     return text
       .trimEnd()
       .split("\n")
       .map((line) => line.replace(/^(Client Version:|Git commit:).*/, "$1").trimEnd());
-  return withoutBookkeeping(load(normalized(text.replace(/resourceVersion: .*/g, "resourceVersion: RV"))) as Json);
+  return withoutManagedFields(load(normalized(text.replace(/resourceVersion: .*/g, "resourceVersion: RV"))) as Json);
 }
 
-/** Who wrote which field how often is the API server's affair and another in each run. */
-function withoutBookkeeping(value: Json): Json {
-  if (Array.isArray(value)) return value.map(withoutBookkeeping);
+/** Removes managedFields and generation, which the API server sets and which differ in each run. */
+function withoutManagedFields(value: Json): Json {
+  if (Array.isArray(value)) return value.map(withoutManagedFields);
   if (typeof value !== "object" || value === null) return value;
   const { generation: _, managedFields: __, ...rest } = value;
-  return Object.fromEntries(Object.entries(rest).map(([name, inner]) => [name, withoutBookkeeping(inner)]));
+  return Object.fromEntries(Object.entries(rest).map(([name, inner]) => [name, withoutManagedFields(inner)]));
 }

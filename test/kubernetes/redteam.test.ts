@@ -1,5 +1,6 @@
-// A tenant attacks its neighbour and the nodes for less than a minute, in random order, with the seed printed. `make redteam` does
-// the same for ten minutes. Then the protections are removed by hand: the same attacks must succeed, or they prove nothing.
+// Runs a tenant's attacks on its neighbour and the nodes for less than a minute, in random order, and prints the seed.
+// `make redteam` does the same for ten minutes. Then removes the protections: the same attacks must succeed, which shows
+// that they are real.
 //   SEED=n SECONDS=n DATAPLANE=nft|iptables IPV6=yes|no
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
@@ -32,7 +33,7 @@ afterAll(async () => {
   if (canRun) await down(LAB, quiet);
 }, 60_000);
 
-suite("no attack of a tenant opens, stops or moves anything of its neighbour or of the nodes", async () => {
+suite("no attack of a tenant has an effect on its neighbour or on the nodes", async () => {
   const report = await attack(lab, { seed, seconds });
   console.log(renderReport(report));
   const { successes, problems, counts } = report;

@@ -1,5 +1,5 @@
-// Recordings of the original system replayed on ours. They are not part of this project: they are read beside the
-// checkout where they lie there. What differs must be named, with its reason, in test/golden-exceptions.txt.
+// Replays recordings of Calico. They are not part of this project, and are read if they exist next to the checkout. Every
+// difference must be listed, with its reason, in test/golden-exceptions.txt.
 import { expect } from "bun:test";
 import { existsSync, readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ export type Json = null | boolean | number | string | Json[] | { [name: string]:
 
 const EXCEPTIONS = join(import.meta.dir, "../golden-exceptions.txt");
 
-/** Registers a test that replays one suite, or says in one line that there is nothing to replay. */
+/** Registers a test that replays one suite, or prints one line if there are no recordings. */
 export function replay(name: string, folder: string, run: (score: Score) => Promise<void>, timeoutMs = 120_000): void {
   if (!existsSync(join(RECORDINGS, folder))) {
     console.error(`${name}: no recordings beside this checkout (${folder}), nothing replayed`);
@@ -30,7 +30,7 @@ export const readRecording = <T>(path: string): T => JSON.parse(readFileSync(joi
 export const listRecordings = (folder: string): string[] =>
   readdirSync(join(RECORDINGS, folder)).filter((name) => name.endsWith(".json"));
 
-/** Counts what is equal. */
+/** Counts equal results. */
 export class Score {
   #passed = 0;
   readonly #expected: string[] = [];
@@ -54,7 +54,7 @@ export class Score {
     }
   }
 
-  /** Equal to one of the recorded versions. */
+  /** Succeeds if the value equals one of the recorded versions. */
   same(what: string, wanted: readonly unknown[], got: unknown): void {
     this.check(
       what,
@@ -80,7 +80,7 @@ export class Score {
   }
 }
 
-/** Equal as JSON: what is not there and what is undefined are the same. */
+/** Compares as JSON: an absent field equals undefined. */
 export const isSame = (a: unknown, b: unknown): boolean => Bun.deepEquals(a, b);
 
 const brief = (value: unknown): string => (JSON.stringify(value) ?? "nothing").slice(0, 3000);
@@ -89,7 +89,7 @@ const UUID = /\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b/g;
 const TIME = /\b\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z/g;
 const IPAM_TIME = /\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \+0000 UTC/g;
 
-/** Identities and times of one run as the recordings have them. */
+/** Replaces UIDs and times by the placeholders of the recordings. */
 export function normalized(text: string): string {
   return text.replace(UUID, "UID").replace(TIME, "TIME").replace(IPAM_TIME, "TIME");
 }

@@ -1,5 +1,4 @@
-// What a pod costs the API server: the requests of an ADD and a DEL through the node's warm CNI service, counted by the
-// server's own audit log.
+// Counts the requests of an ADD and a DEL through the node's CNI service with warm caches, in the API server's audit log.
 import { afterAll, beforeAll, expect } from "bun:test";
 import type { KubeObject } from "../../src/datastore/index.ts";
 import { eventually } from "../../src/lib/testing/eventually.ts";
@@ -13,7 +12,7 @@ beforeAll(async () => {
 }, 600_000);
 afterAll(async () => await served?.[Symbol.asyncDispose]());
 
-suite("the first pod finds what it asks for already followed", async () => {
+suite("the service has cached what the first pod needs", async () => {
   if (!canRun) return;
   const { host, conf } = served;
   const isFollowed = (path: string) => served.requests().some((request) => request.startsWith(`list ${path}`));
@@ -21,16 +20,16 @@ suite("the first pod finds what it asks for already followed", async () => {
   await eventually(() => followed.every(isFollowed));
   const pod = host.pod();
   const call = await served.makePod("first");
-  await Bun.sleep(200); // its watch has it by then; else it is read, as the next line would tell
+  await Bun.sleep(200); // until the watch has received it; otherwise there is a read, and the next line fails
   const requests = await counted(async () => {
     expect((await host.add(pod, { conf, ...call })).code).toBe(0);
   });
-  // The pod itself and its namespace are known. A new block is claimed by fresh reads, once for all pods of the block.
+  // The pod and its namespace are cached. The claim of a new block needs reads, once for all pods of the block.
   expect(requests.filter((request) => request.startsWith("get /api/v1/"))).toEqual(["get /api/v1/nodes/n1"]);
   expect((await host.del(pod, { conf, ...call })).code).toBe(0);
 }, 120_000);
 
-suite("a pod's ADD through the warm service costs the API server at most three requests", async () => {
+suite("an ADD through the warm service sends at most three requests to the API server", async () => {
   if (!canRun) return;
   const { host, conf } = served;
   await served.warmUp();
@@ -55,7 +54,7 @@ suite("a pod's ADD through the warm service costs the API server at most three r
   expect(items).toEqual([]);
 }, 120_000);
 
-suite("what others changed meanwhile is noticed: a block, a pool, a pod that lives again", async () => {
+suite("changes by other programs are detected: a block, a pool, a pod that was created again", async () => {
   if (!canRun) return;
   const { host, conf, cluster } = served;
   await served.warmUp();
@@ -78,7 +77,7 @@ suite("what others changed meanwhile is noticed: a block, a pool, a pod that liv
   const pod = host.pod();
   const added = await host.add(pod, { conf, ...(await served.makePod("after-other")) });
   expect(added.json["ips"]).not.toEqual([{ address: `${taken}/32` }]);
-  // A pod of the same name, but another: its own annotations count.
+  // Another pod with the same name: its own annotations are used.
   await cluster.delete("/api/v1/namespaces/ns1/pods/after-other");
   await cluster.put("/apis/crd.projectcalico.org/v1/ippools", {
     apiVersion: "crd.projectcalico.org/v1",

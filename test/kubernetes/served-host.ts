@@ -1,4 +1,5 @@
-// A host with the node's CNI service, as the manifest's account, on a real API server that counts its requests.
+// Creates a host with the node's CNI service, with the manifest's account, on a real API server whose audit log counts
+// requests.
 import type { ChildProcess } from "node:child_process";
 import { mkdirSync, readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -35,7 +36,7 @@ export class ServedHost implements AsyncDisposable {
     readonly agentToken: string,
   ) {}
 
-  /** @param stepTimes where the service writes down when each step of a request was done */
+  /** @param stepTimes file for the times of each step of a request */
   static async create(stepTimes = ""): Promise<ServedHost> {
     const cluster = await startCluster({ namespaces: ["ns1"] });
     const served = await ServedHost.on(cluster, stepTimes);
@@ -44,7 +45,7 @@ export class ServedHost implements AsyncDisposable {
   }
   #own: Cluster | undefined;
 
-  /** On a cluster of others, with the namespace `ns1`. */
+  /** Creates the host in an existing cluster that has the namespace `ns1`. */
   static async on(cluster: Cluster, stepTimes = ""): Promise<ServedHost> {
     const put = (plural: string, kind: string, name: string, spec: object) =>
       cluster.put(`${CALICO}/${plural}`, { apiVersion: "crd.projectcalico.org/v1", kind, metadata: { name }, spec });
@@ -89,7 +90,7 @@ export class ServedHost implements AsyncDisposable {
     await eventually(async () => (await status()) === 401, 30_000); // the server caches tokens for ten seconds
   }
 
-  /** A pod on the host; what a runtime would say of it. */
+  /** Creates a pod on the host, and returns the CNI arguments that a runtime would pass. */
   async makePod(
     name: string,
     annotations: Readonly<Record<string, string>> = {},
@@ -102,7 +103,7 @@ export class ServedHost implements AsyncDisposable {
     return { env: { CNI_ARGS: args } };
   }
 
-  /** Attaches pods until one costs no reading. */
+  /** Attaches pods until one needs no read request. */
   async warmUp(): Promise<void> {
     for (let i = 0; i < 20; i++) {
       const call = await this.makePod(`warm-${i}`);
@@ -117,7 +118,7 @@ export class ServedHost implements AsyncDisposable {
     throw new Error("the service does not get warm");
   }
 
-  /** All so far, as `verb path`. Watches are told when they end. */
+  /** All requests so far, as `verb path`. A watch is logged when it ends. */
   requests(): string[] {
     return readFileSync(this.cluster.server.auditLog, "utf8")
       .split("\n")
@@ -131,7 +132,7 @@ export class ServedHost implements AsyncDisposable {
     const { metadata } = await this.cluster.api.get<KubeObject>(`/api/v1/namespaces/ns1/pods/${pod}`);
     return metadata.annotations ?? {};
   }
-  /** How many addresses each handle counts. */
+  /** The number of addresses of each handle. */
   async handles(): Promise<Readonly<Record<string, number>>> {
     const { items } = await this.cluster.api.list(`${CALICO}/ipamhandles`);
     return Object.fromEntries(

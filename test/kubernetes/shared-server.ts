@@ -1,20 +1,20 @@
-// One API server for all files of a run that need nothing special of it: starting one and teaching it our definitions
-// costs seconds of two cores. A file holds it alone; when it gives it back, whatever it wrote is taken back in etcd
-// itself, below the API server, which learns of that as of any other change. It ends with the process.
+// Shares one API server among the test files of a run, because starting a server and installing the definitions takes
+// seconds on two cores. One file uses it at a time. When the file releases it, all of its writes are undone directly in
+// etcd, and the API server sees this as ordinary changes. The server ends with the process.
 import { truncateSync } from "node:fs";
 import type { ApiServer } from "./api-server.ts";
 
 export interface Lease<Knowledge> {
   readonly server: ApiServer;
-  /** What was learned of the server when it was prepared. */
+  /** The result of `prepare`. */
   readonly knowledge: Knowledge;
-  giveBack(): Promise<void>;
+  release(): Promise<void>;
 }
 
 interface Prepared<Knowledge> {
   readonly server: ApiServer;
   readonly knowledge: Knowledge;
-  /** What stood there then, with the revisions it has now. */
+  /** The contents of etcd after `prepare`, with present revisions. */
   readonly baseline: Map<string, Stored>;
 }
 interface Stored {
@@ -26,14 +26,14 @@ interface Shared {
   isTaken: boolean;
 }
 
-/** Test files have modules of their own, and one process. */
+/** The server is stored globally, because test files share a process but not their modules. */
 const HOME = Symbol.for("calico-ts shared API server");
 const home = globalThis as { [HOME]?: Shared };
 
 const READY_WITHIN_MS = 10_000;
 
-/** What the API server writes for itself, all the time. */
-const ITS_OWN = new RegExp(
+/** Keys that the API server itself writes all the time. */
+const SERVER_KEYS = new RegExp(
   [
     "^/registry/(masterleases|events|apiregistration\\.k8s\\.io|flowschemas|prioritylevelconfigurations)/",
     "^/registry/leases/kube-system/apiserver-",
@@ -43,8 +43,8 @@ const ITS_OWN = new RegExp(
 );
 
 /**
- * The one server, made when it is first wanted; undefined while somebody else of this process holds it.
- * @param prepare teaches a new one what every file may rely on
+ * Returns the shared server, which is started on first use; undefined while another test file uses it.
+ * @param prepare sets up a new server with what every file relies on
  */
 export async function leaseServer<Knowledge>(
   start: () => Promise<ApiServer>,
@@ -56,19 +56,19 @@ export async function leaseServer<Knowledge>(
   try {
     const prepared = (shared.prepared ?? (await make(start, prepare))) as Prepared<Knowledge>;
     shared.prepared = prepared;
-    const giveBack = async (): Promise<void> => {
+    const release = async (): Promise<void> => {
       try {
         await restore(prepared);
       } catch (error) {
-        // A test that ended in the middle of a restart leaves it so: the next file gets another.
-        console.error(`the shared API server is given up: ${String(error)}`);
+        // For instance after a test that ended during a restart of the server: the next file gets a new one.
+        console.error(`discarding the shared API server: ${String(error)}`);
         shared.prepared = undefined;
         await prepared.server[Symbol.asyncDispose]();
       } finally {
         shared.isTaken = false;
       }
     };
-    return { server: prepared.server, knowledge: prepared.knowledge, giveBack };
+    return { server: prepared.server, knowledge: prepared.knowledge, release };
   } catch (error) {
     shared.isTaken = false;
     throw error;
@@ -92,9 +92,9 @@ async function make<Knowledge>(
 
 async function restore({ server, baseline }: Prepared<unknown>): Promise<void> {
   const now = await read(server, { withValues: false });
-  const extra = [...now.keys()].filter((key) => !baseline.has(key) && !ITS_OWN.test(key));
+  const extra = [...now.keys()].filter((key) => !baseline.has(key) && !SERVER_KEYS.test(key));
   const changed = [...baseline].filter(
-    ([key, { revision }]) => now.get(key)?.revision !== revision && !ITS_OWN.test(key),
+    ([key, { revision }]) => now.get(key)?.revision !== revision && !SERVER_KEYS.test(key),
   );
   const operations = [
     ...extra.map((key) => ({ requestDeleteRange: { key: encode(key) } })),
@@ -118,7 +118,7 @@ interface KeyValue {
   readonly mod_revision: string;
 }
 
-/** Everything the API server keeps; values as etcd's gateway has them. */
+/** Reads all keys of the API server; values are base64, as in etcd's gateway. */
 async function read(server: ApiServer, options: { readonly withValues: boolean }): Promise<Map<string, Stored>> {
   const answer = (await ask(server, "range", {
     key: encode("/registry/"),

@@ -1,5 +1,5 @@
-// What Felix follows, from a real API server: everything arrives, soon, and nothing is lost when the server restarts,
-// is away, forgets the past, or no longer knows our token.
+// Tests Felix's syncer with a real API server: all updates arrive quickly, and none is lost when the server restarts, is
+// unavailable, compacts its history, or rejects the token.
 import { afterAll, beforeAll, expect } from "bun:test";
 import {
   createSyncer,
@@ -13,13 +13,13 @@ import { keyPath } from "../../src/model/index.ts";
 import { readManifest, rulesOf } from "./accounts.ts";
 import { type Account, type Cluster, startCluster, suite, isAvailable } from "./cluster.ts";
 
-/** As the manifest gives them to the node's account. */
+/** The rules of the node's account in the manifest. */
 const RIGHTS = rulesOf(readManifest("calico.yaml"), "calico-node");
 const CRDS = "/apis/crd.projectcalico.org/v1";
-/** Long enough to outlast a request; `OUTAGE_MS=30000` for a real one. */
+/** Longer than a request; `OUTAGE_MS=30000` for a realistic outage. */
 const OUTAGE_MS = Number(process.env["OUTAGE_MS"] ?? 14_000);
 
-/** A consumer that remembers the state it was told, and how it came about. */
+/** A sink that records its state and the updates. */
 class Follower implements AsyncDisposable {
   readonly state = new Map<string, unknown>();
   readonly statuses: SyncStatus[] = [];
@@ -64,7 +64,7 @@ let account: Account;
 let store: Datastore;
 beforeAll(async () => {
   if (!isAvailable) return;
-  cluster = await startCluster({ namespaces: ["ns1"], isOwn: true }); // one definition goes and comes
+  cluster = await startCluster({ namespaces: ["ns1"], isOwn: true }); // a definition is deleted and created again
   account = await cluster.account("felix", RIGHTS);
   store = await openDatastore(account.config);
 }, 600_000);
@@ -92,7 +92,7 @@ const policy = (name: string) => ({
 const POLICIES = "/apis/networking.k8s.io/v1/namespaces/ns1/networkpolicies";
 const PODS = "/api/v1/namespaces/ns1/pods";
 
-suite("DM-123 DM-105 DM-106 objects of every origin arrive; what is deleted goes", async () => {
+suite("DM-123 DM-105 DM-106 objects of every kind arrive, and deletions too", async () => {
   await using follower = new Follower(store);
   await eventually(() => follower.isInSync, 10_000);
   expect(follower.has("/calico/v1/policy/profile/kns.ns1/rules")).toBe(true);
@@ -136,7 +136,7 @@ suite("DM-123 DM-105 DM-106 objects of every origin arrive; what is deleted goes
   expect(follower.failures).toEqual([]);
 });
 
-suite("DM-070 a service account and a policy with names as long as may be have their profile and policy in Felix too", async () => {
+suite("DM-070 Felix receives the profile and policy of a service account and a policy with names of maximum length", async () => {
   const [account, name] = ["a".repeat(120), "p".repeat(253)];
   await using follower = new Follower(store);
   await eventually(() => follower.isInSync, 10_000);
@@ -157,7 +157,7 @@ suite("DM-070 a service account and a policy with names as long as may be have t
   expect(follower.failures).toEqual([]);
 }, 30_000);
 
-suite("a change is seen within 100 ms, 99 times of 100", async () => {
+suite("99 of 100 changes arrive within 100 ms", async () => {
   await using follower = new Follower(store);
   await eventually(() => follower.isInSync, 10_000);
   const delays: number[] = [];
@@ -173,7 +173,7 @@ suite("a change is seen within 100 ms, 99 times of 100", async () => {
   expect(delays[98]).toBeLessThan(100);
 }, 60_000);
 
-suite("DM-103 profiles follow namespaces and service accounts, each with its own half of the revision", async () => {
+suite("DM-103 profiles are derived from namespaces and service accounts, each with its own part of the revision", async () => {
   const profiles = { type: "resource", kind: "Profile" } as const;
   const { revision } = await store.list(profiles);
   expect(revision).toMatch(/^\d+\/\d+$/);
@@ -203,7 +203,7 @@ suite("DM-103 profiles follow namespaces and service accounts, each with its own
     expect(await store.watch(profiles, { after, signal: aborter.signal }).catch((e: Error) => e.name)).toBe(kind);
 });
 
-suite("DM-099 a server that restarts, having forgotten the past: the difference arrives, nothing else", async () => {
+suite("DM-099 after a restart with a compacted history, only the differences arrive", async () => {
   await cluster.apply(pod("before", "10.65.0.2"));
   await cluster.apply(pod("stays", "10.65.0.3"));
   await using follower = new Follower(store);
@@ -216,12 +216,12 @@ suite("DM-099 a server that restarts, having forgotten the past: the difference 
   expect(follower.statuses).toEqual(["wait-for-ready", "resync", "in-sync"]);
 }, 60_000);
 
-suite("a server that is away: what was known stays known, what changed meanwhile arrives", async () => {
+suite("during an outage the state is kept, and afterwards the changes arrive", async () => {
   await using follower = new Follower(store);
   await eventually(() => follower.isInSync && follower.has("ns1%2fstays"), 10_000);
   const size = follower.state.size;
   cluster.server.freeze();
-  await Bun.sleep(OUTAGE_MS / 2); // half of it hung, half of it gone
+  await Bun.sleep(OUTAGE_MS / 2); // half of the time the server hangs, half of the time it is stopped
   cluster.server.thaw();
   await cluster.server.stop();
   await Bun.sleep(OUTAGE_MS / 2);
@@ -233,18 +233,18 @@ suite("a server that is away: what was known stays known, what changed meanwhile
   expect(follower.deleted).toEqual([]);
 }, 120_000);
 
-suite("a token that is no longer good is read anew from its file", async () => {
+suite("a revoked token is read again from its file", async () => {
   await using follower = new Follower(store);
   await eventually(() => follower.isInSync, 10_000);
   await account.revoke();
   await account.renew();
-  await cluster.compact(); // every connection must prove itself again
+  await cluster.compact(); // all connections must authenticate again
   await cluster.apply(pod("renewed", "10.65.0.6"));
   await eventually(() => follower.has("ns1%2frenewed"), 20_000);
   expect((await store.list({ type: "resource", kind: "IPPool" })).items).toEqual([]);
 }, 60_000);
 
-suite("DM-107 DM-117 who may not list is told so, and goes on trying until he may", async () => {
+suite("DM-107 DM-117 a syncer without permission to list reports it, and retries until it has the permission", async () => {
   const stranger = await cluster.account("stranger", []);
   await using theirs = {
     store: await openDatastore(stranger.config),
@@ -260,7 +260,7 @@ suite("DM-107 DM-117 who may not list is told so, and goes on trying until he ma
   await eventually(() => follower.isInSync, 20_000);
 }, 60_000);
 
-suite("DM-120 a kind of ours that is not installed yet is looked for again, one of others counts as empty", async () => {
+suite("DM-120 a Calico kind that is not installed yet is polled; another missing kind counts as empty", async () => {
   const definitions = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/networksets.crd.projectcalico.org";
   const definition = await cluster.api.get<{ metadata: { name: string }; spec: object }>(definitions);
   await cluster.delete(definitions);

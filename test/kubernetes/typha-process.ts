@@ -1,11 +1,11 @@
-// Typha as a process of its own, as a test runs it.
+// Runs Typha as a process for a test.
 import { join } from "node:path";
 import { freePort } from "../support/free-port.ts";
 
 const RUNNER = join(import.meta.dir, "../support/run-program.ts");
 
 export class TyphaProcess implements AsyncDisposable {
-  /** What it has printed. */
+  /** Its output so far. */
   output = "";
   readonly #process;
   readonly #reading: Promise<void>;

@@ -1,5 +1,5 @@
-// Typha on a real API server: it follows the cluster for its clients, they find its instances by the service, go to
-// another one when theirs dies, and each instance lets go of more than its share. All run as the manifests' accounts.
+// Tests Typha on a real API server: its clients find the instances by the Service, connect to another instance when theirs
+// is killed, and an instance drops clients above its limit. All programs use the manifests' accounts.
 import { afterAll, beforeAll, expect } from "bun:test";
 import { mkdtempSync, rmSync } from "node:fs";
 import { networkInterfaces, tmpdir } from "node:os";
@@ -18,9 +18,9 @@ import { TyphaProcess } from "./typha-process.ts";
 const SLICES = "/apis/discovery.k8s.io/v1/namespaces/kube-system/endpointslices";
 const IN_SYNC = 1;
 const HOST_METADATA = 14;
-/** Service accounts, namespaces and services: told again, as they are, when another Typha begins from the start. */
-const AGAIN = [19, 21, 31];
-/** The API server takes no loopback address for an endpoint. */
+/** Service accounts, namespaces and services, whose unchanged updates are repeated after a connection to another Typha. */
+const REPEATED_MESSAGES = [19, 21, 31];
+/** The API server rejects loopback addresses as endpoints. */
 const host = Object.values(networkInterfaces())
   .flatMap((addresses) => addresses ?? [])
   .find(({ family, internal }) => family === "IPv4" && !internal)?.address;
@@ -55,7 +55,7 @@ const putNode = (name: string, number: number) =>
     status: { addresses: [{ type: "InternalIP", address: `192.0.2.${number}` }] },
   } as never);
 
-/** An instance, which the service has once it is listed. */
+/** An instance of Typha, which belongs to the Service after `list`. */
 class Instance implements AsyncDisposable {
   readonly #process: TyphaProcess;
   constructor(
@@ -100,13 +100,13 @@ async function follow(syncer: SyncerName): Promise<TestConsumer> {
   return TestConsumer.run(await createTyphaSyncer({ settings, syncer, hostname: "n1", log: silentLogger, env }));
 }
 
-/** Without what is no change to anybody, which Typha leaves out. */
+/** Without updates that change nothing, which Typha skips. */
 const asTold = (consumer: TestConsumer) =>
   JSON.parse(JSON.stringify(stateOf(consumer)), (name, value: unknown) =>
     name === "resourceVersion" || name === "managedFields" ? undefined : value,
   ) as object;
 
-suite("TC-T02 TC-T03 TC-T04 TC-T05 TC-T23 found by its service, Typha tells of each pipeline what the API server itself tells", async () => {
+suite("TC-T02 TC-T03 TC-T04 TC-T05 TC-T23 Typha, found by its Service, sends the same updates as the API server for each syncer", async () => {
   await using one = await Instance.start("typha-1");
   await one.list({ ready: true, nodeName: "n1" });
   const store = await openDatastore(cluster.config);
@@ -116,7 +116,7 @@ suite("TC-T02 TC-T03 TC-T04 TC-T05 TC-T23 found by its service, Typha tells of e
       await using straight = TestConsumer.run(createSyncer(name, store));
       await eventually(() => through.status === "in-sync" && straight.status === "in-sync", 30_000);
       if (name !== "node-status") expect(straight.state.size).toBeGreaterThan(0);
-      // Both follow the same server, and either may be a moment behind.
+      // Both watch the same server, and either may be slightly behind.
       await eventually(() => Bun.deepEquals(asTold(through), asTold(straight))).catch(() => {});
       expect(asTold(through)).toEqual(asTold(straight));
     }
@@ -125,7 +125,7 @@ suite("TC-T02 TC-T03 TC-T04 TC-T05 TC-T23 found by its service, Typha tells of e
   }
 }, 60_000);
 
-suite("FC-018 FC-019 TC-T24 TC-T25 when its Typha is killed an agent keeps what it has and goes to another instance of the service", async () => {
+suite("FC-018 FC-019 TC-T24 TC-T25 an agent whose Typha is killed keeps its state and connects to another instance", async () => {
   await using one = await Instance.start("typha-1");
   await using two = await Instance.start("typha-2");
   await one.list({ ready: true, nodeName: "n1" });
@@ -149,17 +149,17 @@ suite("FC-018 FC-019 TC-T24 TC-T25 when its Typha is killed an agent keeps what 
   await putNode("n2", 2);
   await eventually(() => hosts() === before + 1, 30_000);
   expect(felix.isRunning).toBe(true);
-  // Nothing was taken back on the way, and nothing told as if it were the beginning.
+  // No deletion was emitted meanwhile, and no update was repeated as new.
   expect(felix.messages().filter(({ tag }) => tag === IN_SYNC)).toHaveLength(1);
   expect(felix.output).toContain(`${host}:${two.port}`);
   const late = felix.messages().slice(told.length);
   const known = new Set(told.map(({ tag, body }) => `${tag} ${body}`));
-  const again = late.filter(({ tag }) => AGAIN.includes(tag));
+  const again = late.filter(({ tag }) => REPEATED_MESSAGES.includes(tag));
   expect(again.filter(({ tag, body }) => !known.has(`${tag} ${body}`))).toEqual([]);
-  expect(late.filter(({ tag }) => !AGAIN.includes(tag)).length).toBeLessThan(5);
+  expect(late.filter(({ tag }) => !REPEATED_MESSAGES.includes(tag)).length).toBeLessThan(5);
 }, 90_000);
 
-suite("TC-T20 TC-T21 an instance asks the API server for its share and lets go of more, which others take", async () => {
+suite("TC-T20 TC-T21 an instance computes its limit from the API server and drops clients above it, which other instances accept", async () => {
   const env = {
     TYPHA_CONNECTIONREBALANCINGMODE: "kubernetes",
     TYPHA_K8SSERVICEPOLLINTERVALSECS: "0.2",
@@ -174,7 +174,7 @@ suite("TC-T20 TC-T21 an instance asks the API server for its share and lets go o
     TYPHA_PROMETHEUSMETRICSPORT: String(port),
   });
   await using one = await Instance.start("typha-1", withMetrics(metrics[0]));
-  await one.list({ ready: true, nodeName: "n1" }); // on the clients' own node: all go there first
+  await one.list({ ready: true, nodeName: "n1" }); // on the clients' node, so all of them connect to it first
   const count = async (port: number) => {
     const page = await fetch(`http://localhost:${port}/metrics`).then((answer) => answer.text());
     return Number(/^typha_connections_active (\d+)$/m.exec(page)?.[1] ?? "0");
@@ -184,7 +184,7 @@ suite("TC-T20 TC-T21 an instance asks the API server for its share and lets go o
   for (const consumer of consumers) clients.use(consumer);
   await eventually(() => consumers.every(({ status }) => status === "in-sync"), 30_000);
   expect(await count(metrics[0])).toBe(20);
-  // Two addresses make two servers, and each node has four clients: 4 × (1 + nodes × 1.2) in whole numbers.
+  // With two servers and four clients per node, the limit is 4 × (1 + nodes × 1.2), in whole numbers.
   await using two = await Instance.start("typha-2", withMetrics(metrics[1]));
   await two.list({ ready: true, nodeName: "n2" });
   await cluster.put(SLICES, {
