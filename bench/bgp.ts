@@ -1,8 +1,10 @@
-// BGP at size. Run as root: bun bench/bgp.ts [render] [doctor] [peers] [join-mesh] [join-reflectors]
-//   render  plan and configuration of one node among 1,000, and BIRD reading it
-//   doctor  what the doctor computes for 1,000 and 4,000 nodes: mesh, reflectors, all peering with all, a rack router each
-//   peers   500 peers × 100 routes into one node of ours, beside BIRD alone: no filters, and the same 2 s before it connects
-//   join-…  a node joins 50 others, mesh and reflectors: until all of them have its route in the kernel
+// Measures BGP with many nodes and peers. Run as root: bun bench/bgp.ts [render] [doctor] [peers] [join-mesh] [join-reflectors]
+//   render  computes the plan and configuration of one of 1,000 nodes; BIRD parses it
+//   doctor  runs the checks of the doctor for 1,000 and 4,000 nodes with a mesh, reflectors, a BGPPeer between all nodes, or
+//           a rack router for each node
+//   peers   500 peers with 100 routes each send them to one node, compared with BIRD alone: without filters, and with the
+//           same delay of 2 s before it connects
+//   join-…  a node joins 50 others, in a mesh or with reflectors, until all of them have its route in the kernel
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -93,7 +95,10 @@ function doctor(): void {
   }
 }
 
-/** One BIRD that is 500 routers (it waits for us; the ports, which it never uses, keep its protocols apart) of another AS, each with 100 routes. */
+/**
+ * Returns the configuration of one BIRD that acts as many routers, each with its own routes. It is passive; the port numbers
+ * are never used, but BIRD requires that its protocols differ.
+ */
 function manyPeers(count: number, routes: number): string {
   const parts = ["router id 10.78.0.1;", "protocol device {}"];
   for (let i = 0; i < count; i++) {
@@ -198,7 +203,7 @@ async function joining(topology: "mesh" | "reflectors"): Promise<void> {
   const add = (number: number) =>
     net.addNode(`n${number}`, number, {
       families: [4],
-      unchecked: true, // fifty hosts' processes share these cores
+      unchecked: true, // the processes of fifty hosts share the cores
       ...(topology === "reflectors" && number <= 2
         ? { bgp: { routeReflectorClusterID: "244.0.0.1" }, labels: { rr: "yes" } }
         : {}),

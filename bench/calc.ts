@@ -1,8 +1,8 @@
-// The calculation graph alone, from a snapshot in memory to all messages said, and the cost of single changes after.
+// Measures the calculation graph alone: from a snapshot in memory until all messages are emitted, then single changes.
 //
 //   bun bench/calc.ts [state …]      endpoints-10k, endpoints-50k, endpoints-250k, network-sets, tenants-10k, tenants-100k
 //
-// Each state runs in a process of its own, so that its RSS is its own. "Original" is today's Calico on such a machine.
+// Each state runs in its own process, so that RSS is measured separately. "original" is Calico on a similar machine.
 import { spawnSync } from "node:child_process";
 import { CalculationGraph, type DataplaneMessage, type GraphUpdate } from "../src/calc/index.ts";
 import { policySettings } from "../src/calc/testing/settings.ts";
@@ -11,13 +11,13 @@ import type { Labels, Policy, Rule, RuleSide, WorkloadEndpoint } from "../src/mo
 import { decodePolicy } from "../src/typha/policy-values.ts";
 import { median } from "./support/percentile.ts";
 
-/** A policy is decoded when it is given to the graph, so that the time includes parsing its selectors. */
+/** A policy is decoded when it is passed to the graph, so that the time includes parsing its selectors. */
 type Change = GraphUpdate | (() => GraphUpdate);
 const decoded = (change: Change): GraphUpdate => (typeof change === "function" ? change() : change);
 
 type TextSide = Omit<RuleSide, "selector"> & { readonly selector?: string };
 type TextRule = Omit<Rule, "source" | "destination"> & { readonly source: TextSide; readonly destination: TextSide };
-/** A policy as Typha's protocol carries it, with its selectors as text. */
+/** Encodes a policy as in Typha's protocol, with selectors as text. */
 type TextPolicy = Omit<Policy, "tier" | "selector" | "inboundRules" | "outboundRules"> & {
   readonly selector: string;
   readonly inboundRules: readonly TextRule[];
@@ -26,22 +26,22 @@ type TextPolicy = Omit<Policy, "tier" | "selector" | "inboundRules" | "outboundR
 
 interface State {
   readonly snapshot: Change[];
-  /** One endpoint that comes and goes. */
+  /** An endpoint that is added and removed. */
   readonly endpoint: (n: number) => GraphUpdate;
-  /** A label that endpoints change: the updates that touch one in a hundred of them. */
+  /** Updates that change a label of one percent of the endpoints. */
   readonly relabel: (round: number) => GraphUpdate[];
   readonly policy: (round: number) => Change;
 }
 interface Case {
   readonly build: () => State;
   readonly budgetSeconds: number;
-  readonly originalSeconds?: number;
+  readonly calicoSeconds?: number;
   readonly budgetMb?: number;
 }
 
 const HOST = "localhost";
 const ip = (n: number) => `${10 + (n >> 24)}.${(n >> 16) & 255}.${(n >> 8) & 255}.${n & 255}/32` as Cidr;
-/** As a syncer would have it: every string of a value is its own. */
+/** Copies all strings, because the values of a syncer do not share strings. */
 const fresh = <T>(value: T): T => JSON.parse(JSON.stringify(value)) as T;
 const MARKERS = Array.from({ length: 30 }, (_, i) => `marker/label-${i}`);
 
@@ -84,7 +84,7 @@ function policyUpdate(name: string, policy: TextPolicy, namespace = ""): Change 
   return () => ({ key: { type: "policy", kind, namespace, name }, value: decodePolicy(json) });
 }
 
-/** Labels of five cardinalities and one marker; policies by marker, five rules by marker each. */
+/** Endpoints with five labels of different cardinality and a marker label; policies and their five rules select by marker. */
 function endpoints(total: number, policies: number, networkSets: number): State {
   const labels = (n: number, extra: Labels = {}): Labels => ({
     ...Object.fromEntries([10, 11, 20, 30, 40].map((k) => [`one-in-${k}`, `value-${n % k}`])),
@@ -150,7 +150,7 @@ function endpoints(total: number, policies: number, networkSets: number): State 
   };
 }
 
-/** Namespaces that only talk to themselves: one pod, one policy each, fifteen labels of which five are unique. */
+/** Isolated namespaces: one pod and one policy each; fifteen labels, of which five are unique. */
 function tenants(count: number): State {
   const word = (n: number, length: number) =>
     Bun.hash(`${n}-${length}`).toString(36).padEnd(length, "x").slice(0, length);
@@ -217,25 +217,25 @@ const cases: Readonly<Record<string, Case>> = {
   "endpoints-250k": {
     build: () => endpoints(250_000, 10_000, 0),
     budgetSeconds: 8,
-    originalSeconds: 10.9,
+    calicoSeconds: 10.9,
     budgetMb: 700,
   },
-  "network-sets": { build: () => endpoints(10_000, 0, 1000), budgetSeconds: 1, originalSeconds: 1.5 },
-  "tenants-10k": { build: () => tenants(10_000), budgetSeconds: 0.6, originalSeconds: 0.7 },
-  "tenants-100k": { build: () => tenants(100_000), budgetSeconds: 6, originalSeconds: 11.8 },
+  "network-sets": { build: () => endpoints(10_000, 0, 1000), budgetSeconds: 1, calicoSeconds: 1.5 },
+  "tenants-10k": { build: () => tenants(10_000), budgetSeconds: 0.6, calicoSeconds: 0.7 },
+  "tenants-100k": { build: () => tenants(100_000), budgetSeconds: 6, calicoSeconds: 11.8 },
 };
 
 const rss = () => Math.round(process.memoryUsage().rss / (1 << 20));
 
-function run(name: string, { build, budgetSeconds, originalSeconds, budgetMb }: Case): void {
+function run(name: string, { build, budgetSeconds, calicoSeconds, budgetMb }: Case): void {
   const state = build();
   Bun.gc(true);
   const before = rss();
   let messages: DataplaneMessage[] = [];
-  let said = 0;
+  let messageCount = 0;
   const graph = new CalculationGraph(policySettings(HOST), {
     onMessage: (message) => {
-      said++;
+      messageCount++;
       if (messages.length < 10) messages.push(message);
     },
   });
@@ -261,7 +261,7 @@ function run(name: string, { build, budgetSeconds, originalSeconds, budgetMb }: 
   const churn = timed(301, (round) => {
     const update = state.endpoint(round);
     graph.update(update);
-    graph.flush(); // or the two would cancel out before anything is said
+    graph.flush(); // otherwise the two updates would cancel out before a message is emitted
     graph.update({ ...update, value: undefined } as GraphUpdate);
   });
   const edit = timed(101, (round) => graph.update(decoded(state.policy(round))));
@@ -272,14 +272,14 @@ function run(name: string, { build, budgetSeconds, originalSeconds, budgetMb }: 
   const row = {
     state: name,
     updates: state.snapshot.length,
-    messages: said,
+    messages: messageCount,
     policies: statistics.activePolicies,
     sets: statistics.activeSelectors,
     seconds: Number(seconds.toFixed(2)),
     cpuSeconds: Number(((cpu.user + cpu.system) / 1e6).toFixed(2)),
     budget: budgetSeconds,
-    original: originalSeconds ?? null,
-    ratio: originalSeconds === undefined ? null : Number((originalSeconds / seconds).toFixed(1)),
+    original: calicoSeconds ?? null,
+    ratio: calicoSeconds === undefined ? null : Number((calicoSeconds / seconds).toFixed(1)),
     snapshotMb: before,
     rssMb: peak,
     budgetMb: budgetMb ?? null,
@@ -297,7 +297,8 @@ const chosen = wanted === undefined ? undefined : cases[wanted];
 if (wanted !== undefined && chosen !== undefined && process.argv.length === 3) run(wanted, chosen);
 else
   for (const name of wanted === undefined ? Object.keys(cases) : process.argv.slice(2)) {
-    if (cases[name] === undefined) throw new Error(`no state ${name}; there are ${Object.keys(cases).join(", ")}`);
+    if (cases[name] === undefined)
+      throw new Error(`unknown state ${name}, want one of ${Object.keys(cases).join(", ")}`);
     const result = spawnSync(process.execPath, [import.meta.path, name], { stdio: "inherit" });
     if (result.status !== 0) process.exitCode = 1;
   }

@@ -1,6 +1,6 @@
-// `calicoctl get` of 10,000 workload endpoints from SQLite and from a real etcd: time to the first row, to the end,
-// and the largest resident set. Medians of 9 runs, each beside `etcdctl` printing the same keys raw. The original, which
-// does not run here, needs 0.59 s for the table (etcd, 2 cores).
+// Measures `calicoctl get` of 10,000 workload endpoints from SQLite and from a real etcd: the time to the first row, the
+// total time, and the maximum resident set. Prints medians of 9 runs, compared with `etcdctl` printing the same keys
+// unparsed. Calico, which does not run here, needs 0.59 s for the table (etcd, 2 cores).
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,7 +15,7 @@ const ORIGINAL_MS = 590;
 const KEYS = "/calico/resources/v3/projectcalico.org/workloadendpoints/";
 const program = join(import.meta.dir, "../dist/calicoctl");
 
-// Filling happens in a process of its own: a child's largest resident set begins with its parent's.
+// The datastore is filled by a separate process, because the maximum resident set of a child starts at that of its parent.
 if (process.argv[2] === "fill") {
   await fill(await openDatastore(JSON.parse(process.argv[3] ?? "") as DatastoreConfig));
   process.exit(0);

@@ -1,14 +1,14 @@
-// What `bench/cni.ts` prints of its contestants: the first is the one the others are measured by.
+// Formats the results of `bench/cni.ts`. The first candidate is the reference for the others.
 import { median, percentile } from "./support/percentile.ts";
 
-/** Milliseconds from exec to exit, unless it says otherwise. */
+/** Milliseconds from exec to exit, unless stated otherwise. */
 export interface Times {
   readonly name: string;
   readonly add: number[];
   readonly del: number[];
-  /** Processor time of ADD and DEL together, its service's included: what a busy machine cannot blur. */
+  /** CPU time of ADD plus DEL, including that of the service. It depends less on the load of the machine. */
   readonly cpu: number[];
-  /** Until the last of all had ended. */
+  /** Until the last of all concurrent calls has ended. */
   readonly bursts: number[];
   readonly delBursts: number[];
   readonly addRow: number[];
@@ -26,11 +26,11 @@ export const noTimes = (name: string): Times => ({
   delRow: [],
 });
 
-/** Largest median, as a multiple of the first contestant's. */
+/** The maximum median, as a multiple of that of the first candidate. */
 export type Budget = { readonly add: number; readonly del: number; readonly bursts: number };
-export const BESIDE_AGENT: Budget = { add: 1.35, del: 0.5, bursts: 1.1 };
-/** Without an agent only the ADD has a budget. */
-export const PLUGIN_ALONE: Budget = { add: 3, del: Infinity, bursts: Infinity };
+export const WITH_SERVICE: Budget = { add: 1.35, del: 0.5, bursts: 1.1 };
+/** Without the service, only ADD has a budget. */
+export const WITHOUT_SERVICE: Budget = { add: 3, del: Infinity, bursts: Infinity };
 
 export function reportLines([peer, ...others]: readonly Times[]): string[] {
   return peer === undefined ? [] : [peer, ...others].map((each) => reportLine(each, peer));
@@ -39,7 +39,7 @@ export function reportLines([peer, ...others]: readonly Times[]): string[] {
 function reportLine(c: Times, peer: Times): string {
   const cell = (list: readonly number[], theirs: readonly number[]): string => {
     const [p10, p50, p95] = [0.1, 0.5, 0.95].map((share) => percentile(list, share).toFixed(1));
-    // The best tenth shows what a busy machine hides.
+    // The 10th percentile depends less on the load of the machine.
     const best = percentile(list, 0.1) / percentile(theirs, 0.1);
     return `p10 ${p10} p50 ${p50} p95 ${p95} ms (ratio ${ratio(list, theirs)}, of p10 ${best.toFixed(2)})`;
   };
@@ -55,7 +55,7 @@ function reportLine(c: Times, peer: Times): string {
   ].join(" ");
 }
 
-/** Whether each has kept it. */
+/** Returns whether each candidate meets the budget. */
 export function budgetLines([peer, ...others]: readonly Times[], budget: Budget): string[] {
   if (peer === undefined) return [];
   const kinds = ["add", "del", "bursts"] as const;

@@ -1,5 +1,5 @@
-// Programming 200 local endpoints under 1,000 policies from nothing, one policy edit, one member more in a set of 100,000,
-// and a restart with nothing to do: nftables beside iptables, CPU and wall time, in a network namespace of its own.
+// Measures programming 200 local endpoints with 1,000 policies into an empty kernel, one policy edit, adding one member to a
+// set of 100,000, and a restart without changes. Compares nftables and iptables, CPU and wall time, in a network namespace.
 import { spawnSync } from "node:child_process";
 import { cleanRules, cluster, kernels, openRules, POLICIES, policy } from "./support/rules.ts";
 

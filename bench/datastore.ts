@@ -1,6 +1,6 @@
-// The drivers at size: write and list 100k keys, follow 10k changes per second, compare-and-swap, one-shot programs.
-// SQLite on this disk and a real etcd (with TLS, without fsync) on this machine; etcdctl as etcd's own client.
-// Run: bun bench/datastore.ts
+// Measures the datastore drivers: writing and listing 100k keys, following 10k changes per second, compare-and-swap, and
+// one-shot programs. Uses SQLite on this disk and a real etcd (with TLS, without fsync) on this machine; the reference is
+// etcdctl. Run: bun bench/datastore.ts
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -129,9 +129,9 @@ async function compareAndSwap(store: Datastore): Promise<void> {
   print("the same key by 8 writers", `${rate(400, performance.now() - contended)}/s won, ${conflicts} conflicts`);
 }
 
-/** etcd's own command line lists the same keys, as protobuf and as decoded JSON. */
+/** Lists the same keys with etcdctl, as protobuf and as decoded JSON. */
 function etcdctl(): void {
-  console.log("\nthe peer: etcdctl");
+  console.log("\nreference: etcdctl");
   for (const format of ["simple", "json"]) {
     const started = performance.now();
     server.etcdctl("get", "--prefix", "/calico/resources/v3/projectcalico.org/workloadendpoints/", "-w", format);
@@ -139,10 +139,10 @@ function etcdctl(): void {
   }
 }
 
-/** A compiled program that reads one key and writes one, from exec to exit. */
+/** Measures a compiled program that reads one key and writes one, from exec to exit. */
 async function oneShots(): Promise<void> {
   await using _agent = await openSqlite(join(folder, "calico.db")).then((store) => ({
-    [Symbol.asyncDispose]: () => store.close(), // as the node agent, which keeps the file open
+    [Symbol.asyncDispose]: () => store.close(), // like the node agent, which keeps the file open
   }));
   console.log("\none-shot program: one read, one write, exec to exit");
   const script = join(folder, "one-shot.ts");

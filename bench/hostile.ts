@@ -1,7 +1,7 @@
-// What one object can cost: for each kind of input that the owner of a namespace controls, one object of the largest size
-// that the API server stores, created, edited and deleted on a running agent with a real kernel. Shows the longest gap of a
-// 10 ms timer in the agent, the slowest answer of its health port, and the time until the agent is idle again. Then the
-// start of an agent with each of the objects.
+// Measures the cost of the largest objects: for each kind of input that the owner of a namespace controls, creates, edits
+// and deletes one object of the largest size that the API server stores, with a running agent and a real kernel. Prints the
+// longest gap of a 10 ms timer in the agent, the slowest answer of its health port, and the time until the agent is idle
+// again. Then measures the start of an agent with each of the objects.
 //
 //   bun bench/hostile.ts [nftables|iptables] [running|start] [NAME …]     names of cases, or parts of them
 import { isAvailable, type Cluster, startCluster } from "../test/kubernetes/cluster.ts";
@@ -45,7 +45,7 @@ class Refused extends Error {
   override readonly name = "Refused";
 }
 
-/** What the API server answers for an object that it or etcd cannot store. */
+/** Whether the API server rejected the object because it is too large for it or for etcd. */
 function isTooLarge(error: unknown): boolean {
   return error instanceof Refused && /too large|larger than max|limit/i.test(error.message);
 }
@@ -87,7 +87,7 @@ async function request(
   throw new Refused(`${method} ${path}: ${response.status} ${text.slice(0, 500)}`);
 }
 
-/** A case that fails does not end the others. */
+/** A failed case does not affect the others. */
 async function attempt(name: string, work: () => Promise<void>): Promise<void> {
   try {
     await work();
@@ -127,7 +127,7 @@ async function measureRunning(cluster: Cluster, mode: TimedMode, cases: readonly
       });
 }
 
-/** Many small policies for one pod appear at the same time. */
+/** Many small policies for one pod are created at the same time. */
 async function measurePolicies(cluster: Cluster, agent: TimedAgent): Promise<void> {
   const policies = Array.from({ length: POLICIES }, (_, i) => policyOf(i));
   const path = placeOf(policyOf(0));
@@ -149,7 +149,7 @@ function policyOf(i: number) {
   };
 }
 
-/** A pod is deleted that has as many connections as the kernel tracks. */
+/** Deletes a pod with as many connections as the kernel can track. */
 async function measureConnections(cluster: Cluster, agent: TimedAgent): Promise<void> {
   const opened = openFlows(agent.namespace, "10.65.0.2", CONNECTIONS);
   console.log(`connections: ${opened} connections of one pod`);
@@ -180,7 +180,7 @@ function print(what: string, { wallMs, longestGapMs, longestRunMs, slowestProbeM
   console.log(`  ${what.padEnd(24)} ${ms(wallMs).padStart(9)}; ${gap}; slowest probe ${ms(slowestProbeMs)}; ${cpu}`);
 }
 
-if (!isAvailable) console.log("no API server can be had here");
+if (!isAvailable) console.log("no API server is available here");
 else {
   await using cluster = await startCluster({ namespaces: [NAMESPACE], isOwn: true });
   const cases: Sized[] = [];

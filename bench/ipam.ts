@@ -1,5 +1,5 @@
-// How fast addresses are given: one after the other, by 32 writers at once, and when the pool is nearly used up.
-// SQLite in a file and a real etcd, with and without waiting for the disk. Run: bun bench/ipam.ts
+// Measures the assignment of addresses: sequentially, by 32 concurrent writers, and with an almost full pool. Uses SQLite in a
+// file and a real etcd, with and without fsync. Run: bun bench/ipam.ts
 import { closeSync, fdatasyncSync, mkdtempSync, openSync, rmSync, writeSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ const CLAIMS = 15;
 interface Subject {
   readonly name: string;
   readonly open: () => Promise<Datastore>;
-  /** A write is answered when it is on the disk. */
+  /** The datastore acknowledges a write only when it is on the disk. */
   readonly waitsForDisk: boolean;
   readonly stop: () => Promise<void> | void;
 }
@@ -30,7 +30,7 @@ const subjects: (() => Promise<Subject>)[] = [
   async () => ({
     name: "sqlite",
     open: () => openDatastore({ type: "sqlite", path: join(folder, "calico.db"), isFallback: false }),
-    waitsForDisk: false, // addresses describe running workloads: they need not survive a power cut
+    waitsForDisk: false, // the workloads do not survive a power failure either
     stop: () => {},
   }),
   () => etcd("etcd", true),
@@ -63,7 +63,7 @@ async function measure(subject: Subject): Promise<void> {
   };
 
   for (let i = 0; i < 20; i++) await assign("n0", `warm-${i}`, "10.128.0.0/16");
-  const waits = diskWaits(100); // the disk's own part, before and after
+  const waits = diskWaits(100); // the share of the disk, before and after
   const assigned = await times(SEQUENTIAL, (i) => assign("n0", `seq-${i}`, "10.128.0.0/16"));
   const released = await times(SEQUENTIAL, (i) => ipam.releaseByHandle(`seq-${i}`));
   waits.push(...diskWaits(100));
@@ -71,7 +71,7 @@ async function measure(subject: Subject): Promise<void> {
   report(subject, `release, sequential, ${SEQUENTIAL}`, rate(released), released);
   const [ours, disk] = [median(assigned), median(waits)];
   const rest = `an assignment takes ${(ours / disk).toFixed(1)} × that${subject.waitsForDisk ? `; without it ${(ours - disk).toFixed(2)} ms` : ""}`;
-  report(subject, `one write of 4 KB to the same disk, with its wait (${rest})`, rate(waits), waits);
+  report(subject, `one write of 4 KB to the same disk, with fdatasync (${rest})`, rate(waits), waits);
 
   for (const [what, hostOf] of [
     ["32 hosts", (w: number) => `n${w}`],
@@ -90,7 +90,7 @@ async function measure(subject: Subject): Promise<void> {
       }),
     );
     const seconds = (performance.now() - started) / 1000;
-    if (seen.size !== WRITERS * EACH) throw new Error(`${WRITERS * EACH - seen.size} addresses were given twice`);
+    if (seen.size !== WRITERS * EACH) throw new Error(`${WRITERS * EACH - seen.size} addresses were assigned twice`);
     report(subject, `assign, ${WRITERS} writers, ${what}`, (WRITERS * EACH) / seconds, latencies);
   }
 
@@ -100,11 +100,11 @@ async function measure(subject: Subject): Promise<void> {
   report(subject, `first address of a host, ${BLOCKS} blocks, 99 % claimed`, rate(claimed), claimed);
   await fill(store, BLOCKS, FULL);
   const borrowed = await times(CLAIMS, (i) => assign(`n${i + CLAIMS}`, `borrow-${i}`, "10.0.0.0/14"));
-  report(subject, `address of a stranger's block, all claimed, 99 % of addresses taken`, rate(borrowed), borrowed);
+  report(subject, `address of another host's block, all claimed, 99 % of addresses taken`, rate(borrowed), borrowed);
   await store.close();
 }
 
-/** Blocks of other hosts, full but for one address in every second one. */
+/** Creates blocks of other hosts, which are full except for one address in every second block. */
 async function fill(store: Datastore, to: number, from: number): Promise<void> {
   const base = parseAddress("10.0.0.0");
   const indices = Array.from({ length: to - from }, (_, i) => from + i);
@@ -140,7 +140,7 @@ async function fill(store: Datastore, to: number, from: number): Promise<void> {
             },
           });
         } catch {
-          // A host of the measurement has this one.
+          // A host of the measurement has already claimed this block.
         }
       }),
     );
@@ -156,7 +156,7 @@ async function times(count: number, work: (i: number) => Promise<unknown>): Prom
   return result;
 }
 
-/** What a write costs that must be on the disk, as each of etcd's must: milliseconds each. */
+/** Returns the milliseconds of single writes with fdatasync, which etcd calls for each write. */
 function diskWaits(count: number): number[] {
   const file = openSync(join(folder, "disk-wait"), "w");
   const bytes = Buffer.alloc(4096, 1);

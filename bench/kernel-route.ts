@@ -1,4 +1,5 @@
-// 10,000 routes: listed by us and by `ip -j`, added in one batch and by `ip -batch`. Medians of interleaved runs.
+// Measures listing 10,000 routes, compared with `ip -j`, and adding them in one batch, compared with `ip -batch`. Prints
+// medians of alternating runs.
 import { execFileSync } from "node:child_process";
 import { createNamedNamespace, deleteNamedNamespace, NetworkNamespace, openRtnetlink } from "../src/kernel/index.ts";
 import { parseCidr } from "../src/lib/ip/ip.ts";

@@ -1,6 +1,6 @@
-// A real API server with 50k pods on 500 nodes: what Felix follows, listed until it is in sync (time, processor, memory),
-// beside kubectl reading the same pods; how soon a change is seen; and what one pod's ADD through the warm CNI service
-// costs the server in requests. Run as root: bun bench/kubernetes.ts [pods]
+// Measures a real API server with 50k pods on 500 nodes: listing everything that Felix watches until it is in sync (time, CPU,
+// memory), compared with kubectl reading the same pods; the latency of a change; and the requests to the server for one ADD
+// through the warm CNI service. Run as root: bun bench/kubernetes.ts [pods]
 import { rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -16,7 +16,7 @@ const ADDS = 20;
 
 if (process.argv[2] === "follow") await follow(process.argv[3] ?? "", Number(process.argv[4]));
 else if (isAvailable) await measure(Number(process.argv[2] ?? 50_000) || 50_000);
-else console.log("no API server can be had here");
+else console.log("no API server is available here");
 
 async function measure(pods: number): Promise<void> {
   {
@@ -29,7 +29,7 @@ async function measure(pods: number): Promise<void> {
         stderr: "inherit",
       },
     );
-    if (ours.exitCode !== 0) throw new Error("following failed");
+    if (ours.exitCode !== 0) throw new Error("the syncer failed");
     const started = performance.now();
     const kubectl = Bun.spawnSync(
       ["kubectl", "--kubeconfig", cluster.server.kubeconfig, "get", "pods", "-A", "-o", "json"],
@@ -43,7 +43,7 @@ async function measure(pods: number): Promise<void> {
   if (canRun) await requestsPerAdd();
 }
 
-/** Straight into the server's storage: making them one by one would take minutes and measure the server. */
+/** Writes pods directly to the storage of the server. Creating them through the API would take minutes. */
 async function seed(cluster: Cluster, pods: number): Promise<void> {
   const made = Array.from({ length: pods }, (_, i) => podOf(i));
   await cluster.plant(new Map(made.map((pod) => [`pods/ns1/${pod.metadata.name}`, pod])));
@@ -71,7 +71,7 @@ function podOf(i: number) {
   };
 }
 
-/** In a process of its own, so that its memory is its own. */
+/** Runs in its own process, so that memory is measured separately. */
 async function follow(kubeconfig: string, pods: number): Promise<void> {
   const store = await openDatastore(configOf(kubeconfig));
   const stop = new AbortController();
@@ -125,17 +125,17 @@ async function requestsPerAdd(): Promise<void> {
   await served.warmUp();
   const counts: number[] = [];
   const times: number[] = [];
-  const called = new Map<string, { began: number; ended: number }>();
+  const called = new Map<string, { startMs: number; endMs: number }>();
   for (let i = 0; i < ADDS; i++) {
     const { env } = await served.makePod(`pod-${i}`);
     const pod = served.host.pod(`pod${i}`);
-    await Bun.sleep(50); // a runtime makes the sandbox first
+    await Bun.sleep(50); // a container runtime creates the sandbox first
     const before = served.requests().length;
-    const began = performance.timeOrigin + performance.now();
+    const startMs = performance.timeOrigin + performance.now();
     const run = await served.host.add(pod, { conf: served.conf, env });
-    const ended = performance.timeOrigin + performance.now();
-    times.push(ended - began);
-    called.set(`ADD pod${i}`, { began, ended });
+    const endMs = performance.timeOrigin + performance.now();
+    times.push(endMs - startMs);
+    called.set(`ADD pod${i}`, { startMs, endMs });
     if (run.code !== 0) throw new Error(run.stdout);
     counts.push(served.requests().length - before);
   }

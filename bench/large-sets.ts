@@ -1,6 +1,6 @@
-// Network sets with up to 200,000 prefixes in a real agent: the time until the kernel has them, the longest time that the
-// event loop is blocked, the slowest answer of the liveness probe, and the CPU time of changes of one member, our own
-// (user) and the kernel's (system).
+// Measures network sets with up to 200,000 prefixes in a real agent: the time until the kernel has them, the longest time
+// that the event loop is blocked, the slowest answer of the liveness probe, and the CPU time of changes of one member, in the
+// agent (user) and in the kernel (system).
 //
 //   bun bench/large-sets.ts [nftables|iptables] [SIZE …]
 import { feedPrefixes, type Measured, TimedAgent, type TimedMode } from "../test/support/timed-agent.ts";
@@ -20,7 +20,7 @@ async function run(mode: TimedMode, size: number): Promise<void> {
     console.log(`${mode}, ${size} ${lengths === "hosts" ? "addresses" : "prefixes, 70 % of them single addresses"}`);
     print("load", await agent.measure(size, () => agent.putFeed("feed", prefixes)));
     const changes: Measured[] = [];
-    // Members of another network set that the same rule selects.
+    // These are members of another network set that the same rule selects.
     const others: string[] = [];
     for (let i = 1; i <= CHANGES; i++) {
       others.push(`198.51.100.${i}/32`);

@@ -1,6 +1,6 @@
-// How long every role of the executable takes from exec to exit when asked for nothing but its version, beside a
-// process that does nothing at all and two programs in Go that do the same (`etcdctl`, a CNI plugin; the original, which
-// does not run here, took 70–100 ms and 105 MB). Medians of 21 runs, in turn so that a busy moment hits all alike.
+// Measures the time from exec to exit of every role of the executable that prints only its version, compared with a process
+// that does nothing and with two Go programs that do the same (`etcdctl`, a CNI plugin). Calico, which does not run here,
+// took 70–100 ms and 105 MB. Prints medians of 21 runs, which alternate so that other load affects all of them.
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { median } from "./support/percentile.ts";
@@ -52,7 +52,7 @@ for (const [name, list] of times) {
   const ratio = isOurs ? `   ${PEER} takes ${(peerMs / ms).toFixed(1)} ×${ms > BUDGET_MS ? "  over budget" : ""}` : "";
   console.log(`  ${name.padEnd(26)} ${ms.toFixed(1).padStart(6)} ms${ratio}`);
 }
-console.log(`  largest resident set       ${(memoryKb / 1024).toFixed(0).padStart(6)} MB`);
+console.log(`  maximum resident set       ${(memoryKb / 1024).toFixed(0).padStart(6)} MB`);
 process.exitCode = late === 0 ? 0 : 1;
 
 function measure(name: string, path: string, args: readonly string[], env: Record<string, string> = {}): number {

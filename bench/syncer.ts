@@ -1,6 +1,6 @@
-// A syncer over each driver: 100k keys listed; 15k changes watched while they are written, a hundred to a transaction by
-// several writers, so that neither etcd's nor the file's rate of transactions is what is measured; and 15k that were
-// written while we looked away, read as fast as we can. `etcdctl` reading the same keys raw is the measure beside it.
+// Measures a syncer with each driver: listing 100k keys; watching 15k changes while several writers write them in
+// transactions of a hundred, so that the transaction rate of the datastore is not the limit; and reading 15k changes that
+// were written before. The reference is `etcdctl` reading the same keys unparsed.
 // Run: bun bench/syncer.ts [keys]
 import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -41,7 +41,7 @@ function endpoint(i: number, generation: number) {
 
 type WriteBatch = (from: number, to: number) => Promise<void>;
 
-/** Ready made requests past the driver: this measures reading. */
+/** Prepares requests that bypass the driver, because only reading is measured. */
 function etcdBatches(url: string, count: number, generation: number): WriteBatch {
   const base64 = (text: string) => Buffer.from(text).toString("base64");
   const bodies = new Map<number, string>();
@@ -71,11 +71,11 @@ async function sqliteBatches(store: Datastore, generation: number): Promise<Writ
         : ({ op: "update", entry: { ...entry, revision } } as const);
     });
     const outcome = await store.transact?.(writes);
-    if (outcome?.done !== true) throw new Error(`${outcome?.refused.length} writes were refused`);
+    if (outcome?.done !== true) throw new Error(`${outcome?.refused.length} writes were rejected`);
   };
 }
 
-/** In a process of its own: prepares, says so, and writes when told to. */
+/** Runs in its own process: prepares the writes, prints "ready", and writes after a line on its input. */
 async function write(config: DatastoreConfig, count: number, generation: number): Promise<void> {
   const store = await openDatastore(config);
   const writeBatch =
@@ -123,15 +123,15 @@ class Writer {
     this.#child.stdin.flush();
   }
 
-  /** How long the writing took. */
-  async ended(): Promise<number> {
+  /** Returns the duration of the writes in milliseconds. */
+  async finish(): Promise<number> {
     const { value } = await this.#output.read();
     if ((await this.#child.exited) !== 0) throw new Error("the writer failed");
     return Number(new TextDecoder().decode(value));
   }
 
-  /** Nobody in this process does anything until the writer is done. */
-  endedBlocking(): void {
+  /** Blocks this process until the writer has ended. */
+  runBlocking(): void {
     this.go();
     while (isRunning(this.#child.pid)) Bun.sleepSync(20);
   }
@@ -148,7 +148,7 @@ const number = (count: number) => count.toLocaleString("en");
 async function measure(name: string, config: DatastoreConfig, peerListMs?: () => number): Promise<void> {
   const filler = await Writer.ready(config, KEYS, 0);
   filler.go();
-  await filler.ended();
+  await filler.finish();
   const datastore = await openDatastore(config);
   const rss = process.memoryUsage.rss();
   const start = performance.now();
@@ -160,7 +160,7 @@ async function measure(name: string, config: DatastoreConfig, peerListMs?: () =>
   let changed = 0;
   let awaited = Infinity;
   let reached = () => {};
-  const told = (count: number) => {
+  const updatesReached = (count: number) => {
     awaited = count;
     return new Promise<void>((resolve) => (reached = resolve));
   };
@@ -180,7 +180,7 @@ async function measure(name: string, config: DatastoreConfig, peerListMs?: () =>
     abort.signal,
   );
   await ready;
-  if (seen !== KEYS) throw new Error(`${name}: told of ${seen} keys of ${KEYS}`);
+  if (seen !== KEYS) throw new Error(`${name}: received ${seen} of ${KEYS} keys`);
   const grownMb = (process.memoryUsage.rss() - rss) / 1e6;
   const peer = peerListMs?.();
   const beside = peer === undefined ? "" : `; etcdctl ${peer.toFixed(0)} ms, ratio ${(peer / listMs).toFixed(1)}`;
@@ -189,22 +189,22 @@ async function measure(name: string, config: DatastoreConfig, peerListMs?: () =>
   );
 
   const writer = await Writer.ready(config, CHANGES, 1);
-  const live = told(CHANGES);
+  const live = updatesReached(CHANGES);
   const cpu = process.cpuUsage();
   const liveStart = performance.now();
   writer.go();
-  const writeMs = await writer.ended();
+  const writeMs = await writer.finish();
   await live;
   const liveMs = performance.now() - liveStart;
   const { user, system } = process.cpuUsage(cpu);
   console.log(
     `${name.padEnd(7)} watch ${number(CHANGES)} changes as they are written at ${rate(CHANGES, writeMs)}: ${rate(CHANGES, liveMs)},` +
-      ` the last told ${Math.max(0, liveMs - writeMs).toFixed(0)} ms after it was written, ${((user + system) / CHANGES).toFixed(0)} µs CPU each`,
+      ` the last received ${Math.max(0, liveMs - writeMs).toFixed(0)} ms after it was written, ${((user + system) / CHANGES).toFixed(0)} µs CPU each`,
   );
 
   const ahead = await Writer.ready(config, CHANGES, 2);
-  const caughtUp = told(2 * CHANGES);
-  ahead.endedBlocking();
+  const caughtUp = updatesReached(2 * CHANGES);
+  ahead.runBlocking();
   const catchStart = performance.now();
   await caughtUp;
   const catchMs = performance.now() - catchStart;

@@ -1,6 +1,6 @@
-// Typha at size: one watch for 500 and 2,000 clients, with 11,000 keys (10k endpoints, 1k policies) and with 100k; the same
-// clients straight on etcd for comparison. Clients run in two processes of their own. "Full" clients decode everything
-// as Felix would; "light" ones read the bytes, so that many of them fit beside the server on one machine.
+// Measures Typha: one watch for 500 and 2,000 clients, with 11,000 keys (10k endpoints, 1k policies) and with 100k; and the
+// same clients connected directly to etcd. Clients run in two separate processes. "Full" clients decode everything like
+// Felix; "light" clients only read the bytes, so that one machine can run many of them.
 // Run: bun bench/typha.ts [11k | 100k]
 import { readFileSync } from "node:fs";
 import { connect, type Socket } from "node:net";
@@ -15,12 +15,12 @@ const UPDATES_PER_SECOND = 1000;
 const UPDATE_SECONDS = 10;
 
 interface Order {
-  readonly mode: "full" | "light" | "deaf" | "etcd";
+  readonly mode: "full" | "light" | "stalled" | "etcd";
   readonly count: number;
   readonly port: number;
   readonly etcd: Parameters<typeof openDatastore>[0];
 }
-interface Answer {
+interface ClientResult {
   readonly inSyncMs: number;
   readonly cpuMs: number;
   readonly rssMb: number;
@@ -49,11 +49,11 @@ async function main(only: string | undefined): Promise<void> {
       await joining(typha, order, "light", 500);
       await fanOut(typha, store, order, 490);
       await fanOut(typha, store, order, 1890, 100);
-      const straight = await clients(shares({ ...order, mode: "etcd", count: 500 }), async () => {});
+      const direct = await clients(shares({ ...order, mode: "etcd", count: 500 }), async () => {});
       const pid = etcd.pid;
       print(
-        "500 full clients straight on etcd",
-        `${(straight.inSyncMs / 1000).toFixed(1)} s until all in sync, clients' CPU ${(straight.cpuMs / 1000).toFixed(0)} s, etcd RSS ${rssOf(pid)} MB`,
+        "500 full clients direct on etcd",
+        `${(direct.inSyncMs / 1000).toFixed(1)} s until all in sync, clients' CPU ${(direct.cpuMs / 1000).toFixed(0)} s, etcd RSS ${rssOf(pid)} MB`,
       );
     } else {
       const order = { port: typha.port, etcd: etcd.config };
@@ -67,7 +67,7 @@ async function main(only: string | undefined): Promise<void> {
   }
 }
 
-/** So many clients join at once. */
+/** Measures `count` clients that connect at the same time. */
 async function joining(
   typha: Typha,
   order: Omit<Order, "mode" | "count">,
@@ -77,31 +77,31 @@ async function joining(
 ): Promise<void> {
   const cpu = typha.cpuMs();
   let [cpuAfter, rss] = [0, 0];
-  const answer = await clients(shares({ ...order, mode, count }), async () => {
+  const result = await clients(shares({ ...order, mode, count }), async () => {
     cpuAfter = typha.cpuMs();
     rss = typha.rssMb();
   });
   print(
     `${count} ${mode} clients join`,
-    `all in sync after ${(answer.inSyncMs / 1000).toFixed(1)} s, server CPU ${((cpuAfter - cpu) / count).toFixed(2)} ms each, RSS ${rss} MB, clients' CPU ${(answer.cpuMs / count).toFixed(0)} ms each ${budget}`,
+    `all in sync after ${(result.inSyncMs / 1000).toFixed(1)} s, server CPU ${((cpuAfter - cpu) / count).toFixed(2)} ms each, RSS ${rss} MB, clients' CPU ${(result.cpuMs / count).toFixed(0)} ms each ${budget}`,
   );
 }
 
-/** Updates at a steady rate to many clients, ten of them decoding and measuring. */
+/** Measures updates at a constant rate to many clients, of which ten decode them and measure the latency. */
 async function fanOut(
   typha: Typha,
   store: Datastore,
   order: Omit<Order, "mode" | "count">,
   light: number,
-  deaf = 0,
+  stalled = 0,
 ): Promise<void> {
   const orders: Order[] = [
     { ...order, mode: "full", count: 10 },
     { ...order, mode: "light", count: light },
   ];
-  if (deaf > 0) orders.push({ ...order, mode: "deaf", count: deaf });
+  if (stalled > 0) orders.push({ ...order, mode: "stalled", count: stalled });
   let [cpu, rss, wall] = [0, 0, 0];
-  const answer = await clients(orders, async () => {
+  const result = await clients(orders, async () => {
     const before = typha.cpuMs();
     const started = performance.now();
     await update(store);
@@ -109,12 +109,12 @@ async function fanOut(
     cpu = typha.cpuMs() - before;
     rss = typha.rssMb();
   });
-  const sorted = answer.latenciesMs.toSorted((a, b) => a - b);
+  const sorted = result.latenciesMs.toSorted((a, b) => a - b);
   const at = (q: number) => sorted[Math.floor((sorted.length - 1) * q)]?.toFixed(0) ?? "-";
-  const who = `${10 + light}${deaf > 0 ? ` and ${deaf} that do not read` : ""}`;
+  const who = `${10 + light}${stalled > 0 ? ` and ${stalled} that do not read` : ""}`;
   print(
     `1k updates/s to ${who} clients`,
-    `written in etcd to decoded: p50 ${at(0.5)} p99 ${at(0.99)} ms, server CPU ${(cpu / wall).toFixed(2)} cores, RSS ${rss} MB${deaf > 0 ? " (≤ 300)" : ""}`,
+    `written in etcd to decoded: p50 ${at(0.5)} p99 ${at(0.99)} ms, server CPU ${(cpu / wall).toFixed(2)} cores, RSS ${rss} MB${stalled > 0 ? " (≤ 300)" : ""}`,
   );
 }
 
@@ -247,8 +247,8 @@ function shares(order: Order): Order[] {
   })).filter(({ count }) => count > 0);
 }
 
-/** Starts them, waits until all are in sync, does something, lets them go. */
-async function clients(orders: readonly Order[], meanwhile: () => Promise<void>): Promise<Answer> {
+/** Starts the clients, waits until all are in sync, runs `meanwhile`, and stops them. */
+async function clients(orders: readonly Order[], meanwhile: () => Promise<void>): Promise<ClientResult> {
   const processes = orders.map((order) =>
     Bun.spawn([process.execPath, import.meta.filename, "client", JSON.stringify(order)], {
       stdin: "pipe",
@@ -264,15 +264,15 @@ async function clients(orders: readonly Order[], meanwhile: () => Promise<void>)
   const inSyncMs = performance.now() - started;
   await meanwhile();
   for (const { stdin } of processes) void stdin.end();
-  const answers = await Promise.all(
-    readers.map(async (reader) => JSON.parse((await reader.next()).value ?? "{}") as Answer),
+  const results = await Promise.all(
+    readers.map(async (reader) => JSON.parse((await reader.next()).value ?? "{}") as ClientResult),
   );
   await Promise.all(processes.map(({ exited }) => exited));
   return {
-    inSyncMs: Math.max(...answers.map((answer) => answer.inSyncMs), orders.length === 1 ? 0 : inSyncMs),
-    cpuMs: answers.reduce((sum, { cpuMs }) => sum + cpuMs, 0),
-    rssMb: answers.reduce((sum, { rssMb }) => sum + rssMb, 0),
-    latenciesMs: answers.flatMap(({ latenciesMs }) => latenciesMs),
+    inSyncMs: Math.max(...results.map((result) => result.inSyncMs), orders.length === 1 ? 0 : inSyncMs),
+    cpuMs: results.reduce((sum, { cpuMs }) => sum + cpuMs, 0),
+    rssMb: results.reduce((sum, { rssMb }) => sum + rssMb, 0),
+    latenciesMs: results.flatMap(({ latenciesMs }) => latenciesMs),
   };
 }
 
@@ -312,9 +312,9 @@ async function runClients(order: Order): Promise<void> {
   process.exit(0);
 }
 
-/** Resolves when in sync. */
+/** Resolves when the client is in sync. */
 async function join(order: Order, signal: AbortSignal, latenciesMs: number[]): Promise<void> {
-  if (order.mode === "light" || order.mode === "deaf") return lightClient(order.port, order.mode === "deaf");
+  if (order.mode === "light" || order.mode === "stalled") return lightClient(order.port, order.mode === "stalled");
   const { promise, resolve } = Promise.withResolvers<void>();
   const sink: SyncerSink = {
     onStatus: (status) => {
@@ -340,8 +340,8 @@ async function join(order: Order, signal: AbortSignal, latenciesMs: number[]): P
   return promise;
 }
 
-/** Reads frames without looking into them; a deaf one stops reading once it has begun. */
-function lightClient(port: number, isDeaf: boolean): Promise<void> {
+/** Reads frames without decoding them. A stalled client stops reading after the first bytes. */
+function lightClient(port: number, isStalled: boolean): Promise<void> {
   const { promise, resolve, reject } = Promise.withResolvers<void>();
   const socket: Socket = connect({ port, host: "127.0.0.1" }, () => {
     const hello = { version: 1, hostname: "bench", info: "", clientVersion: "", syncer: "felix", features: FEATURES };
@@ -353,11 +353,11 @@ function lightClient(port: number, isDeaf: boolean): Promise<void> {
   socket.on("error", () => {});
   socket.on("close", () => {
     if (isDone) return;
-    console.error("a client was dropped before it was in sync; it tries again");
-    lightClient(port, isDeaf).then(resolve, reject);
+    console.error("a client was disconnected before it was in sync, reconnecting");
+    lightClient(port, isStalled).then(resolve, reject);
   });
   socket.on("data", (chunk: Buffer) => {
-    if (isDeaf) {
+    if (isStalled) {
       isDone = true;
       socket.pause();
       return resolve();

@@ -1,5 +1,5 @@
-// Preload for processes whose memory is measured: on SIGURG collects all garbage and writes what the JavaScript heap
-// holds to $FORCE_GC_FOLDER/<pid>.json.
+// Runs a garbage collection on SIGURG and writes statistics of the JavaScript heap to $FORCE_GC_FOLDER/<pid>.json. It is
+// preloaded into processes whose memory is measured.
 import { heapStats } from "bun:jsc";
 import { renameSync, writeFileSync } from "node:fs";
 import { isMainThread } from "node:worker_threads";

@@ -1,4 +1,5 @@
-// Objects of the largest size that the API server stores, one for each kind of input that the owner of a namespace controls.
+// Builds objects of the largest size that the API server stores, one for each kind of input that the owner of a namespace
+// controls.
 import { feedPrefixes } from "../../test/support/timed-agent.ts";
 
 export const NAMESPACE = "ns1";
@@ -12,26 +13,26 @@ export interface HostileObject {
 
 export interface HostileCase {
   readonly name: string;
-  /** What the count counts. */
+  /** The unit of `count`. */
   readonly unit: string;
-  /** A little more than fits: the largest count that the API server accepts is searched below it. */
+  /** A count that the API server rejects. The largest accepted count is searched below it. */
   readonly most: number;
   readonly build: (count: number, isEdited: boolean) => HostileObject;
-  /** Created before, and not measured. */
+  /** Created before the measurement. */
   readonly needs?: readonly HostileObject[];
 }
 
-/** The collection that the object belongs to. */
+/** The API path of the collection to which the object belongs. */
 export function placeOf({ apiVersion, kind }: HostileObject): string {
   const group = apiVersion === "v1" ? "/api/v1" : `/apis/${apiVersion}`;
   const plural = kind.endsWith("y") ? `${kind.slice(0, -1)}ies` : `${kind}s`;
   return `${group}/namespaces/${NAMESPACE}/${plural.toLowerCase()}`;
 }
 
-/** Five characters that are a valid label, port name and resource name. */
+/** Returns five characters that are a valid label, port name and resource name. */
 const id = (n: number): string => `a${n.toString(36).padStart(4, "0")}`;
 const list = <T>(count: number, item: (i: number) => T): T[] => Array.from({ length: count }, (_, i) => item(i));
-/** An edit replaces the first one. */
+/** An edit replaces the first item. */
 const prefixes = (count: number, isEdited: boolean, lengths: "mixed" | "hosts" = "mixed"): string[] => {
   const [first = "", ...others] = feedPrefixes(count + 1, lengths);
   return [isEdited ? (others.pop() ?? "") : first, ...others.slice(0, count - 1)];

@@ -1,6 +1,6 @@
-// What of many measurements is told.
+// Computes percentiles of measurements.
 
-/** The value below which this share of them lies; not a number when there is none. */
+/** Returns the value below which this share of the values lies; NaN if there are no values. */
 export const percentile = (values: readonly number[], share: number): number =>
   values.toSorted((a, b) => a - b)[Math.min(values.length - 1, Math.floor(values.length * share))] ?? Number.NaN;
 

@@ -1,4 +1,4 @@
-// The cluster the dataplane benchmarks program, and the way to program it: 1,000 policies, ten on each endpoint.
+// Builds the cluster of the dataplane benchmarks, 1,000 policies of which ten apply to each endpoint, and programs it.
 import { spawnSync } from "node:child_process";
 import type { DataplaneMessage, PolicyId } from "../../src/calc/index.ts";
 import { rulesConfig } from "../../src/dataplane/index.ts";
@@ -25,7 +25,7 @@ export const id = (p: number): PolicyId => ({
 });
 const tcp = { name: "tcp" };
 
-/** @param another one more rule, before the others */
+/** @param another an additional rule before the others */
 export function policy(p: number, port: number, another = false): DataplaneMessage {
   return {
     type: "activePolicyUpdate",
@@ -56,7 +56,7 @@ export function policy(p: number, port: number, another = false): DataplaneMessa
     },
   };
 }
-/** Endpoint 0 is the first; each has ten policies, which hundreds of others share a selector with. */
+/** Endpoints are numbered from 0. Each has ten policies; hundreds of policies share a selector. */
 export function* cluster(options: {
   readonly endpoints: number;
   readonly largeSet: boolean;

@@ -1,6 +1,6 @@
 // datastore migrate: the lock, and importing what was exported.
 import { expect, test } from "bun:test";
-import { API_VERSION } from "../../../model/index.ts";
+import { API_VERSION, isDatastoreReady } from "../../../model/index.ts";
 import { openStore } from "../../resources/client.ts";
 import { CommandLine, networkSet, pool, callWith } from "../../testing/command-line.ts";
 import { importExport } from "./import.ts";
@@ -8,7 +8,7 @@ import { importExport } from "./import.ts";
 test("TC-C40 lock and unlock tell all agents by the cluster's ready flag", async () => {
   using line = new CommandLine();
   const ready = async () =>
-    (await line.stored("ClusterInformation")).map((i) => (i.spec as { datastoreReady: boolean }).datastoreReady);
+    (await line.stored("ClusterInformation")).map(isDatastoreReady);
   const migrate = (word: string) => line.run("datastore", "migrate", word);
   expect(await migrate("lock")).toEqual({ code: 0, out: "Datastore locked.\n", err: "" });
   expect(await ready()).toEqual([false]);
