@@ -28,7 +28,7 @@ try {
   for (const config of [{ type: "sqlite", path, isFallback: false }, etcd.config])
     Bun.spawnSync([process.execPath, import.meta.filename, "fill", JSON.stringify(config)], { stderr: "inherit" });
   console.log(
-    `get of ${ENDPOINTS} workload endpoints, median of ${ROUNDS}   first row     total      RSS   ratio of the original, of etcdctl`,
+    `get of ${ENDPOINTS} workload endpoints, median of ${ROUNDS}   first row     total      RSS   ratio to Calico, to etcdctl`,
   );
   const stores = {
     sqlite: { DATASTORE_TYPE: "sqlite", CALICO_SQLITE_PATH: path },

@@ -111,7 +111,7 @@ async function compareAndSwap(store: Datastore): Promise<void> {
   await store.apply(target);
   const started = performance.now();
   for (let i = 0; i < CAS_ROUNDS; i++) await store.update(await store.get(target.key));
-  print(`read + compare-and-swap, one after the other`, `${rate(CAS_ROUNDS, performance.now() - started)}/s`);
+  print(`read + compare-and-swap, sequentially`, `${rate(CAS_ROUNDS, performance.now() - started)}/s`);
   const contended = performance.now();
   let conflicts = 0;
   const worker = async () => {

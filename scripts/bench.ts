@@ -1,4 +1,4 @@
-// Runs the benchmarks of bench/, one process each, so that none warms or burdens the next.
+// Runs the benchmarks in bench/, each in its own process, so that they do not influence each other.
 import { spawnSync } from "node:child_process";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";

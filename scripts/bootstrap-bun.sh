@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Puts the Bun that installs the npm packages into a folder: `bootstrap-bun.sh FOLDER` writes FOLDER/bun. The package is downloaded
+# Downloads the Bun that installs the npm packages to a folder: `bootstrap-bun.sh FOLDER` writes FOLDER/bun. The package is downloaded
 # without running its scripts, compared with the SHA-512 in bun.lock, and its executable with the SHA-256 in bun.sha256. With
-# `--check FILE`, downloads nothing and compares an executable that is there.
+# `--check FILE`, downloads nothing and checks an existing executable.
 set -euo pipefail
 root=$(cd "$(dirname "$0")/.." && pwd)
 hashes=$root/scripts/bun.sha256
@@ -17,7 +17,7 @@ case "$(uname -m)" in
   aarch64 | arm64) package=@oven/bun-linux-aarch64 ;;
   *) fail "Bun is not available for $(uname -m)" ;;
 esac
-# grep reads all of its input: with -q it would end first, and ldd with an error.
+# grep must read all of its input: with -q it would exit early, and ldd would fail with SIGPIPE.
 if ldd --version 2>&1 | grep -i musl >/dev/null; then package=$package-musl; fi
 
 check() { # FILE

@@ -1,5 +1,5 @@
-// The first program that runs comes from a registry: what differs from the hashes in the repository is not run. `npm` is
-// replaced by one that delivers a package of the test's choice.
+// Checks that a Bun from the registry is not run if its hash differs from that in the repository. `npm` is replaced by a fake
+// that returns a package chosen by the test.
 import { afterAll, beforeEach, expect, test } from "bun:test";
 import { execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -27,7 +27,7 @@ const root = join(folder, "checkout");
 const target = join(folder, "target");
 const archive = join(folder, "package.tgz");
 
-/** A package with this executable, and a script that npm would run after its installation. */
+/** Creates a package with this executable, and a script that npm would run after its installation. */
 function pack(executable: string): void {
   const contents = join(folder, "contents");
   rmSync(contents, { recursive: true, force: true });
@@ -70,16 +70,16 @@ beforeEach(() => {
   pack(EXECUTABLE);
 });
 
-function bootstrap(...args: readonly string[]): { readonly code: number | null; readonly says: string } {
+function bootstrap(...args: readonly string[]): { readonly code: number | null; readonly stderr: string } {
   const env = { ...process.env, PATH: `${join(folder, "bin")}:${process.env["PATH"]}` };
   const words = args.length === 0 ? [target] : args;
   const { status, stderr } = spawnSync(join(root, "scripts/bootstrap-bun.sh"), words, { env, encoding: "utf8" });
-  return { code: status, says: stderr };
+  return { code: status, stderr };
 }
 
-test("the package and executable that are recorded are unpacked; no script of the package runs", () => {
+test("a package with the recorded hashes is unpacked, and its scripts do not run", () => {
   record(good());
-  expect(bootstrap()).toEqual({ code: 0, says: "" });
+  expect(bootstrap()).toEqual({ code: 0, stderr: "" });
   expect(readFileSync(join(target, "bun"), "utf8")).toBe(EXECUTABLE);
   expect(readdirSync(target)).toEqual(["bun"]);
   expect(existsSync(join(folder, "script-ran"))).toBe(false);
@@ -88,36 +88,39 @@ test("the package and executable that are recorded are unpacked; no script of th
 test("a package with another hash than in bun.lock is not unpacked", () => {
   record(good());
   pack(`${EXECUTABLE}# changed\n`);
-  const { code, says } = bootstrap();
+  const { code, stderr } = bootstrap();
   expect(code).toBe(1);
-  expect(says).toMatch(
+  expect(stderr).toMatch(
     /^setup: the downloaded @oven\/bun-linux-\S+@1\.2\.3 is not the one in bun\.lock: its hash is sha512-/,
   );
   expect(readdirSync(target)).toEqual([]);
 });
 
-test("an executable with another SHA-256 than recorded is not used, downloaded or already there", () => {
+test("an executable with another SHA-256 than recorded is not used, whether downloaded or existing", () => {
   record({ ...good(), sha256: "0".repeat(64) });
-  const { code, says } = bootstrap();
+  const { code, stderr } = bootstrap();
   expect(code).toBe(1);
-  expect(says).toMatch(
+  expect(stderr).toMatch(
     /^setup: \S+ is not the executable of @oven\/bun-linux-\S+@1\.2\.3: its SHA-256 is [0-9a-f]{64}, not 0{64}/,
   );
   expect(existsSync(join(target, "bun"))).toBe(false);
   record(good());
   expect(bootstrap().code).toBe(0);
   writeFileSync(join(target, "bun"), `${EXECUTABLE}# changed\n`);
-  expect(bootstrap()).toMatchObject({ code: 1, says: expect.stringContaining("is not the executable of") });
+  expect(bootstrap()).toMatchObject({ code: 1, stderr: expect.stringContaining("is not the executable of") });
   expect(bootstrap("--check", join(target, "bun")).code).toBe(1);
   expect(existsSync(join(target, "was-run"))).toBe(false);
 });
 
-test("a version without recorded hashes is refused", () => {
+test("a version without recorded hashes is rejected", () => {
   record(good());
   writeFileSync(join(root, "scripts/bun.sha256"), "");
-  expect(bootstrap()).toMatchObject({ code: 1, says: expect.stringContaining("scripts/bun.sha256 has no SHA-256 of") });
+  expect(bootstrap()).toMatchObject({
+    code: 1,
+    stderr: expect.stringContaining("scripts/bun.sha256 has no SHA-256 of"),
+  });
   writeFileSync(join(root, "bun.lock"), "{}\n");
-  expect(bootstrap()).toMatchObject({ code: 1, says: expect.stringContaining("bun.lock has no integrity hash of") });
+  expect(bootstrap()).toMatchObject({ code: 1, stderr: expect.stringContaining("bun.lock has no integrity hash of") });
 });
 
 test("the Bun of this checkout is the recorded one", () => {

@@ -1,8 +1,7 @@
-// Compiles the one executable and lays the role links beside it.
+// Compiles the executable and creates the links for its roles.
 //
-// --bytecode halves start-up, --splitting keeps every role's code out of the others' start;
-// without the two --no-compile-autoload flags the binary would execute a bunfig.toml or .env
-// found in the directory it is started from.
+// --bytecode halves the start time. With --splitting, each role loads only its own code. Without the two
+// --no-compile-autoload flags the executable would load a bunfig.toml or .env of its working directory.
 import { execFileSync, spawnSync } from "node:child_process";
 import {
   lstatSync,
@@ -29,13 +28,13 @@ const roles = [
   "check-status",
   "calico-install",
 ];
-/** Threads are entries of their own, which the executable keeps by their paths under src/. */
+/** Worker threads are separate entry points, which the executable contains under their paths below src/. */
 const workers = ["kernel/netlink/event-worker.ts", "kernel/unix/request-worker.ts"];
 
 const version = (JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as { version: string }).version;
 const commit = revision();
 mkdirSync(dist, { recursive: true });
-/** Whoever runs the executable meanwhile has the old one or the new one, never half of it ("text file busy"). */
+/** The executable is replaced atomically, because it may be running ("text file busy"). */
 const fresh = join(dist, `.calico-${process.pid}`);
 const { status } = spawnSync(
   process.execPath,
@@ -51,7 +50,7 @@ const { status } = spawnSync(
   { cwd: root, stdio: ["ignore", "ignore", "inherit"] },
 );
 if (status !== 0) {
-  console.error("build: dist/calico could not be made, see above");
+  console.error("build: compiling dist/calico failed, see above");
   process.exit(1);
 }
 renameSync(fresh, join(dist, "calico"));
@@ -63,7 +62,7 @@ for (const role of roles) {
 removeOldLinks();
 console.log(`build: dist/calico v${version} (${commit}), roles ${roles.join(" ")}`);
 
-/** Links of roles that an earlier version had under another name. */
+/** Links of roles that an earlier version created under another name. */
 function removeOldLinks(): void {
   for (const name of readdirSync(dist)) {
     const path = join(dist, name);

@@ -30,7 +30,7 @@ console.log(
 );
 process.exitCode = failed.length === 0 ? 0 : 1;
 
-/** The tool's output when it failed, nothing when it passed. */
+/** Returns the output of the tool if it failed, otherwise undefined. */
 function tool(command: string, args: readonly string[]): Promise<string | undefined> {
   return new Promise((resolve, reject) => {
     const child = spawn(command, args, { cwd: root, stdio: ["ignore", "pipe", "pipe"] });

@@ -1,4 +1,4 @@
-// docs/dependencies.md names what package.json and scripts/setup.sh install, each with its reason, and nothing else.
+// Checks that docs/dependencies.md lists exactly the packages that package.json and scripts/setup.sh install, with reasons.
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -11,14 +11,14 @@ const named = new Set(
   ),
 );
 
-test("every Debian package that setup installs has its reason in docs/dependencies.md", () => {
+test("every Debian package that setup installs has a reason in docs/dependencies.md", () => {
   const [, list = ""] = /debian_packages=\(([^)]*)\)/.exec(read("scripts/setup.sh")) ?? [];
   const packages = [...list.matchAll(/(\S+):\S+/g)].map(([, name = ""]) => name);
   expect(packages.length).toBeGreaterThan(20);
   expect(packages.filter((name) => !named.has(name))).toEqual([]);
 });
 
-test("every npm package has its reason in docs/dependencies.md, and is pinned exactly", () => {
+test("every npm package has a reason in docs/dependencies.md, and an exact version", () => {
   const { dependencies, devDependencies } = JSON.parse(read("package.json")) as Record<string, Record<string, string>>;
   const packages = { ...dependencies, ...devDependencies };
   const known = (name: string) => named.has(name) || named.has(name.replace("@biomejs/", ""));

@@ -1,11 +1,11 @@
-// `make e2e`: a real Kubernetes cluster, our image and manifests on it, `calicoctl doctor` everywhere, upstream's own
-// NetworkPolicy specs, a rolling update under traffic, an API server that dies, and what uninstalling leaves. One cluster per combination of dataplane
-// and routing.
+// Runs the end-to-end tests (`make e2e`) on a real Kubernetes cluster with the image and manifests of calico-ts: `calicoctl
+// doctor` on all hosts, the NetworkPolicy specs of Kubernetes, a rolling update under traffic, a crash of the API server, and
+// an uninstallation. There is one cluster for each combination of dataplane and routing.
 //
 //   E2E_RUNS=nftables-vxlan,iptables-bgp   only these
 //   E2E_FOCUS='should deny egress'         only specs whose name matches
-//   E2E_ROLLS=10                           as many rolling updates after the specs, instead of one
-//   E2E_KEEP=1                             leave the last cluster standing (calico lab down --name e2e)
+//   E2E_ROLLS=10                           number of rolling updates after the specs; default 1
+//   E2E_KEEP=1                             keep the last cluster (calico lab down --name e2e removes it)
 import { cpSync, existsSync, mkdirSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { down } from "../src/lab/down.ts";
@@ -41,19 +41,19 @@ const lines: Line[] = [];
 await obtainPrograms(["e2e.test"], terminal);
 for (const run of wanted) {
   await down(LAB, openTerminal({ quiet: true }));
-  const own: Line[] = [];
+  const runLines: Line[] = [];
   try {
     for await (const line of oneRun(run)) {
-      own.push(line);
+      runLines.push(line);
       terminal.line(line.text);
     }
   } catch (error) {
-    own.push(verdict(`${run}: ${error instanceof Error ? error.message : String(error)}`, false));
-    terminal.line(own.at(-1)?.text);
+    runLines.push(resultLine(`${run}: ${error instanceof Error ? error.message : String(error)}`, false));
+    terminal.line(runLines.at(-1)?.text);
   }
-  if (own.some(({ failed }) => failed > 0)) keepLogs(run);
+  if (runLines.some(({ failed }) => failed > 0)) saveLogs(run);
   if (process.env["E2E_KEEP"] !== "1") await down(LAB, openTerminal({ quiet: true }));
-  lines.push(...own);
+  lines.push(...runLines);
 }
 const sum = (of: (line: Line) => number): number => lines.reduce((total, line) => total + of(line), 0);
 const [passed, failed] = [sum((line) => line.passed), sum((line) => line.failed)];
@@ -72,8 +72,8 @@ async function* oneRun(run: Run): AsyncGenerator<Line> {
   const cluster = new KubernetesCluster(lab);
   const diagnoses = await examineEverywhere(cluster);
   for (const fault of diagnoses) terminal.line(`  ${fault}`);
-  yield verdict(
-    `${run}, doctor on hosts, in pods and from outside: ${diagnoses.length} not as wanted`,
+  yield resultLine(
+    `${run}, doctor on hosts, in pods and from outside: ${diagnoses.length} unexpected results`,
     diagnoses.length === 0,
   );
   const log = join(reports, `e2e-${run}.log`);
@@ -88,25 +88,28 @@ async function* oneRun(run: Run): AsyncGenerator<Line> {
   for (let i = 1; i <= ROLLS; i++) {
     const roll = await rollUnderTraffic(cluster, { evidence: join(reports, `e2e-${run}-roll-${i}`) });
     for (const fault of roll.faults) terminal.line(`  ${fault}`);
-    yield verdict(
+    yield resultLine(
       `${run}, rolling update: ${roll.sent} probes, ${roll.lost} lost; ${roll.denied} denied, ${roll.arrived} arrived`,
       roll.sent > 0 && roll.lost === 0 && roll.arrived === 0,
     );
   }
-  const astray = await surviveOutage(cluster);
-  for (const fault of astray) terminal.line(`  ${fault}`);
-  yield verdict(`${run}, API server killed and back: ${astray.length} looks at the pods differ`, astray.length === 0);
+  const differences = await surviveOutage(cluster);
+  for (const fault of differences) terminal.line(`  ${fault}`);
+  yield resultLine(
+    `${run}, API server killed and back: ${differences.length} checks of the pods differ`,
+    differences.length === 0,
+  );
   const left = await uninstall(cluster);
   for (const trace of left) terminal.line(`  left behind: ${trace}`);
-  yield verdict(`${run}, uninstalled: ${left.length} things left behind`, left.length === 0);
+  yield resultLine(`${run}, uninstalled: ${left.length} traces left behind`, left.length === 0);
 }
 
-function verdict(text: string, isGood: boolean): Line {
+function resultLine(text: string, isGood: boolean): Line {
   return { text, passed: isGood ? 1 : 0, failed: isGood ? 0 : 1 };
 }
 
-/** What the programs of the cluster said, before `down` takes it away. */
-function keepLogs(run: Run): void {
+/** Saves the logs of the cluster before `down` removes it. */
+function saveLogs(run: Run): void {
   const folder = join(reports, `e2e-${run}-logs`);
   rmSync(folder, { recursive: true, force: true });
   const lab = new LabFolder(LAB);
@@ -126,7 +129,7 @@ function chosenRuns(text: string | undefined): Run[] {
   if (text === undefined || text === "") return all;
   return text.split(",").map((word) => {
     const run = all.find((name) => name === word);
-    if (run === undefined) throw new Error(`E2E_RUNS=${text}: there are ${all.join(", ")}`);
+    if (run === undefined) throw new Error(`E2E_RUNS=${text}: want some of ${all.join(", ")}`);
     return run;
   });
 }

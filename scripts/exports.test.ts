@@ -17,32 +17,31 @@ function faultsOf(files: Record<string, string>): string[] {
   }
 }
 
-test("what the project exports, somebody needs", () =>
-  expect(findUnusedExports(join(import.meta.dir, ".."))).toEqual([]));
+test("every export of the project is used", () => expect(findUnusedExports(join(import.meta.dir, ".."))).toEqual([]));
 
 const cases: readonly { name: string; files: Record<string, string>; faults: readonly string[] }[] = [
   {
-    name: "a name another file imports is fine",
+    name: "a name that another file imports is used",
     files: { "a.ts": "export const x = 1;", "b.ts": `import { x } from "./a.ts";` },
     faults: [],
   },
   {
-    name: "a name only a test imports keeps nothing alive",
+    name: "a name that only a test imports is not used",
     files: { "a.ts": "export const x = 1;", "b.test.ts": `import { x } from "./a.ts";` },
-    faults: ["src/a.ts: nobody needs x"],
+    faults: ["src/a.ts: x is not used"],
   },
   {
-    name: "a test may look at what its file uses itself",
+    name: "a name that a test and its own file use is used",
     files: { "a.ts": "export const x = 1;\nf(x);", "a.test.ts": `import { x } from "./a.ts";` },
     faults: [],
   },
   {
-    name: "what only its own file uses is not exported",
+    name: "a name that only its own file uses must not be exported",
     files: { "a.ts": "export const x = 1;\nf(x);" },
-    faults: ["src/a.ts: nobody imports x; keep it to itself"],
+    faults: ["src/a.ts: x is only used in this file; do not export it"],
   },
   {
-    name: "a type goes with the function that speaks of it",
+    name: "a type that an exported function uses may be exported",
     files: {
       "a.ts": "export interface O {}\nexport function f(o: O) {}",
       "b.ts": `import { f } from "./a.ts";`,
@@ -50,17 +49,17 @@ const cases: readonly { name: string; files: Record<string, string>; faults: rea
     faults: [],
   },
   {
-    name: "a front door hands on only what somebody takes there",
+    name: "a re-export of an index.ts must be imported",
     files: {
       "r/index.ts": `export { x, y as z } from "./a.ts";`,
       "r/a.ts": "export const x = 1;\nexport const y = 2;",
       "b.ts": `import { x } from "./r/index.ts";`,
       "r/c.ts": `import { y } from "./a.ts";`,
     },
-    faults: ["src/r/index.ts: nobody imports z from here"],
+    faults: ["src/r/index.ts: no file imports z from here"],
   },
   {
-    name: "a file imported as a whole gives the names that are spoken of",
+    name: "a namespace import uses the names that the file mentions",
     files: {
       "r/index.ts": `export * as all from "./a.ts";`,
       "r/a.ts": "export const x = 1;\nexport const y = 2;",
@@ -68,10 +67,10 @@ const cases: readonly { name: string; files: Record<string, string>; faults: rea
       "c.ts": `import * as own from "./d.ts";\nown.u;`,
       "d.ts": "export const u = 1;\nexport const v = 2;",
     },
-    faults: ["src/d.ts: nobody needs v", "src/r/a.ts: nobody needs y"],
+    faults: ["src/d.ts: v is not used", "src/r/a.ts: y is not used"],
   },
   {
-    name: "a file that is loaded when needed gives all its names",
+    name: "a dynamic import uses all names",
     files: { "a.ts": "export const x = 1;", "b.ts": `load(() => import("./a.ts"));` },
     faults: [],
   },

@@ -1,6 +1,6 @@
-// A name that is exported is for somebody: another file imports it. Tests alone keep nothing alive: what only they import
-// of the product must at least be used in its own file. Types may be exported with the functions that speak of them. What
-// a front door (index.ts) hands on is for somebody too. Read from the text alone, so that it is quick.
+// Finds exports that no other file imports. Imports by tests do not count, unless the exporting file uses the name too. Types
+// may be exported if the file uses them in other exports. A re-export of an index.ts must be imported too. The files are
+// searched with regular expressions, without a parser, so that the check is fast.
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { dirname, join, relative, resolve } from "node:path";
 
@@ -9,24 +9,24 @@ const FOLDERS = ["src", "test", "bench", "scripts"];
 const DECLARED =
   /^export\s+(?:async\s+)?(?:abstract\s+)?(function\*?|const|let|class|interface|type|enum)\s+([\w$]+)/gm;
 const LISTED = /^export\s+(?:type\s+)?\{([^}]*)\}(?:\s*from\s*["']([^"']+)["'])?/gm;
-const STARRED = /^export\s+(?:type\s+)?\*\s+(?:as\s+([\w$]+)\s+)?from\s*["']([^"']+)["']/gm;
+const STAR = /^export\s+(?:type\s+)?\*\s+(?:as\s+([\w$]+)\s+)?from\s*["']([^"']+)["']/gm;
 const IMPORTED = /^import\s+(?:type\s+)?([^;"'`]*?)\s*from\s*["']([^"']+)["']/gm;
-/** What is imported so may be handed to somebody else as a whole. */
-const LOOSELY = /\bimport\s*\(\s*["']([^"']+)["']\s*\)/g;
+/** A dynamic import may use all names of the file. */
+const DYNAMIC = /\bimport\s*\(\s*["']([^"']+)["']\s*\)/g;
 
 interface Source {
   readonly path: string;
   readonly text: string;
-  /** Names given to others; whether each is only a type. */
+  /** Exported names that are declared in the file. */
   readonly own: ReadonlyMap<string, { readonly isType: boolean }>;
-  /** Names handed on: by what name, from where. */
-  readonly handedOn: ReadonlyMap<string, { readonly name: string; readonly from: string }>;
+  /** Re-exported names, with the name and path in the original file. */
+  readonly reExports: ReadonlyMap<string, { readonly name: string; readonly from: string }>;
   readonly stars: readonly string[];
-  /** Files handed on as a whole, by name. */
-  readonly wholes: ReadonlyMap<string, string>;
+  /** Files that are re-exported as a namespace (`export * as x`), by name. */
+  readonly namespaces: ReadonlyMap<string, string>;
 }
 
-/** One sentence per exported name that nobody else imports. */
+/** Returns one line for each export that no other file imports. */
 export function findUnusedExports(root: string): string[] {
   const sources = readSources(root);
   const users = new Map<string, Set<string>>();
@@ -34,16 +34,17 @@ export function findUnusedExports(root: string): string[] {
     for (const { from, names } of importsOf(source, sources))
       for (const name of names) markUsed({ sources, users, by: source.path }, from, name);
   const faults: string[] = [];
-  for (const { path, text, own, handedOn } of sources.values()) {
+  for (const { path, text, own, reExports } of sources.values()) {
     const usersOf = (name: string): string[] => [...(users.get(`${path} ${name}`) ?? [])];
     for (const [name, { isType }] of own) {
-      if (usersOf(name).some((user) => !isTest(user) || isForTests(path))) continue;
+      if (usersOf(name).some((user) => !isTest(user) || isTestSupport(path))) continue;
       const isUsedHere = [...text.matchAll(new RegExp(`(?<![\\w$])${RegExp.escape(name)}(?![\\w$])`, "g"))].length > 1;
-      if (!isUsedHere) faults.push(`${path}: nobody needs ${name}`);
-      else if (!isType && usersOf(name).length === 0) faults.push(`${path}: nobody imports ${name}; keep it to itself`);
+      if (!isUsedHere) faults.push(`${path}: ${name} is not used`);
+      else if (!isType && usersOf(name).length === 0)
+        faults.push(`${path}: ${name} is only used in this file; do not export it`);
     }
-    for (const name of handedOn.keys())
-      if (usersOf(name).length === 0) faults.push(`${path}: nobody imports ${name} from here`);
+    for (const name of reExports.keys())
+      if (usersOf(name).length === 0) faults.push(`${path}: no file imports ${name} from here`);
   }
   return faults;
 }
@@ -70,17 +71,17 @@ function readSource(root: string, path: string): Source {
       { isType: word === "interface" || word === "type" },
     ]),
   );
-  const handedOn = new Map<string, { readonly name: string; readonly from: string }>();
+  const reExports = new Map<string, { readonly name: string; readonly from: string }>();
   for (const [, list = "", from] of text.matchAll(LISTED))
     for (const { name, as } of namesIn(list))
       if (from === undefined) own.set(as, { isType: false });
-      else handedOn.set(as, { name, from: target(from) });
+      else reExports.set(as, { name, from: target(from) });
   const stars: string[] = [];
-  const wholes = new Map<string, string>();
-  for (const [, as, from = ""] of text.matchAll(STARRED))
+  const namespaces = new Map<string, string>();
+  for (const [, as, from = ""] of text.matchAll(STAR))
     if (as === undefined) stars.push(target(from));
-    else wholes.set(as, target(from));
-  return { path, text, own, handedOn, stars, wholes };
+    else namespaces.set(as, target(from));
+  return { path, text, own, reExports, stars, namespaces };
 }
 
 function* importsOf(
@@ -99,11 +100,11 @@ function* importsOf(
     const names = namesIn(/\{([^}]*)\}/.exec(clause)?.[1] ?? "").map(({ name }) => name);
     yield { from, names };
     for (const name of names) {
-      const whole = wholeNamed(name, from, sources);
-      if (whole !== undefined) yield { from: whole, names: mentioned(whole) };
+      const namespace = findNamespace(name, from, sources);
+      if (namespace !== undefined) yield { from: namespace, names: mentioned(namespace) };
     }
   }
-  for (const [, specifier = ""] of text.matchAll(LOOSELY)) {
+  for (const [, specifier = ""] of text.matchAll(DYNAMIC)) {
     if (!specifier.startsWith(".")) continue;
     const from = target(specifier);
     const named = from.endsWith("/index.ts") ? mentioned(from) : [];
@@ -111,7 +112,7 @@ function* importsOf(
   }
 }
 
-/** `a, type b as c`. */
+/** Parses `a, type b as c`. */
 const namesIn = (list: string): { readonly name: string; readonly as: string }[] =>
   list
     .replaceAll(/\/\/.*$/gm, "")
@@ -123,41 +124,43 @@ const namesIn = (list: string): { readonly name: string; readonly as: string }[]
       return { name, as };
     });
 
-function wholeNamed(name: string, path: string, sources: ReadonlyMap<string, Source>): string | undefined {
+function findNamespace(name: string, path: string, sources: ReadonlyMap<string, Source>): string | undefined {
   const source = sources.get(path);
   if (source === undefined) return undefined;
-  return source.wholes.get(name) ?? source.stars.map((star) => wholeNamed(name, star, sources)).find((found) => found);
+  return (
+    source.namespaces.get(name) ?? source.stars.map((star) => findNamespace(name, star, sources)).find((found) => found)
+  );
 }
 
 function* allNames(path: string, sources: ReadonlyMap<string, Source>): Generator<string> {
   const source = sources.get(path);
   if (source === undefined) return;
   yield* source.own.keys();
-  yield* source.handedOn.keys();
+  yield* source.reExports.keys();
   for (const star of source.stars) yield* allNames(star, sources);
 }
 
-interface Marking {
+interface UsageContext {
   readonly sources: ReadonlyMap<string, Source>;
-  /** Who imports what. */
+  /** The importing files, by path and name of the export. */
   readonly users: Map<string, Set<string>>;
   readonly by: string;
 }
 
-/** The name in this file, and where the file has it from. */
-function markUsed(marking: Marking, path: string, name: string): boolean {
-  const source = marking.sources.get(path);
+/** Marks the name as used in this file and, if it is re-exported, in the original file. */
+function markUsed(context: UsageContext, path: string, name: string): boolean {
+  const source = context.sources.get(path);
   if (source === undefined) return false;
-  const handed = source.handedOn.get(name);
-  if (source.own.has(name) || handed !== undefined) {
+  const reExport = source.reExports.get(name);
+  if (source.own.has(name) || reExport !== undefined) {
     const key = `${path} ${name}`;
-    marking.users.set(key, (marking.users.get(key) ?? new Set()).add(marking.by));
-    return handed === undefined || markUsed(marking, handed.from, handed.name);
+    context.users.set(key, (context.users.get(key) ?? new Set()).add(context.by));
+    return reExport === undefined || markUsed(context, reExport.from, reExport.name);
   }
-  return source.stars.some((star) => markUsed(marking, star, name));
+  return source.stars.some((star) => markUsed(context, star, name));
 }
 
 const isTest = (path: string): boolean => /\.(test|suite)\.ts$/.test(path);
-/** What tests are the users of: tools of the project, and fakes under `testing/`. */
-const isForTests = (path: string): boolean =>
+/** Files that only tests need to import: those outside src/, and those in `testing/`. */
+const isTestSupport = (path: string): boolean =>
   !path.startsWith("src/") || isTest(path) || /\/testing\/|\/testing\.ts$/.test(path);

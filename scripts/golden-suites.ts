@@ -1,19 +1,19 @@
-// The suites of recordings, where they lie, and which of our executables each one drives.
+// Lists the suites of recordings, and the executables that each of them runs.
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 
 export const recordings = join(import.meta.dir, "../../shared/golden");
-export const areRecordingsThere = existsSync(join(recordings, "check.ts"));
+export const hasRecordings = existsSync(join(recordings, "check.ts"));
 
 export interface Suite {
   readonly drive: readonly string[];
-  /** Folder whose entries are replayed side by side in that many parts: most of the time each of them waits. */
+  /** The entries of this folder are replayed in `count` concurrent parts, because each part mostly waits. */
   readonly parts?: { readonly folder: string; readonly count: number };
-  /** The recordings of Calico's later version, where they are complete: the checker's suite, and nothing may differ. */
+  /** The suite of the checker for recordings of a later version of Calico. No differences are allowed. */
   readonly later?: string;
 }
 
-/** The long ones first. */
+/** Longest first. */
 export const suites: Readonly<Record<string, Suite>> = {
   messages: { drive: ["--felix", "dist/calico-node -felix"], parts: { folder: "felix/messages", count: 4 } },
   felix: { drive: ["--felix", "dist/calico-node -felix"], parts: { folder: "felix/states", count: 4 } },

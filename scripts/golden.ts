@@ -1,14 +1,14 @@
-// Replays the recordings of the original system on dist/ with the checker that lies beside them. They are not part
-// of this project: without `../shared/golden` there is nothing to do, and this says so.
+// Replays the recordings of Calico on dist/ with the checker next to them. The recordings are not part of this project:
+// without `../shared/golden` nothing is replayed.
 //
 //   bun scripts/golden.ts [SUITE …]     all suites, or the named ones
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, symlinkSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { areRecordingsThere, recordings, type Suite, suites } from "./golden-suites.ts";
+import { hasRecordings, recordings, type Suite, suites } from "./golden-suites.ts";
 
-/** Of the checks that are not demanded to differ. */
+/** The minimum percentage of equal checks. Checks that must differ ("demanded") do not count. */
 const WANTED_PERCENT = 99;
 const root = join(import.meta.dir, "..");
 const exceptions = join(root, "test/golden-exceptions.txt");
@@ -16,24 +16,24 @@ const exceptions = join(root, "test/golden-exceptions.txt");
 const named = process.argv.slice(2);
 const unknown = named.filter((name) => !Object.hasOwn(suites, name));
 if (unknown.length > 0) {
-  console.error(`golden: no suite ${unknown.join(", ")}; there are ${Object.keys(suites).join(", ")}`);
+  console.error(`golden: unknown suite ${unknown.join(", ")}, want some of ${Object.keys(suites).join(", ")}`);
   process.exit(2);
 }
-if (!areRecordingsThere) {
-  console.log("golden: the recordings are not beside this checkout (../shared/golden), nothing to replay");
+if (!hasRecordings) {
+  console.log("golden: no recordings next to this checkout (../shared/golden), nothing to replay");
   console.log("golden: 0 passed, 0 failed, 1 skipped");
   process.exit(0);
 }
 if (process.getuid?.() !== 0) {
-  console.log("golden: replaying the recordings needs root, for network namespaces");
+  console.log("golden: replaying the recordings requires root, for network namespaces");
   console.log("golden: 0 passed, 0 failed, 1 skipped");
   process.exit(0);
 }
 
-/** The agents write where a node keeps its state (its MTU, for one): they get folders that go with them. */
-const PRIVATE = `for folder in /var/lib/calico /var/run/calico; do
+/** The agents write state, such as the MTU, to these folders, so they get temporary ones. */
+const MOUNT_PRIVATE_FOLDERS = `for folder in /var/lib/calico /var/run/calico; do
   mkdir -p $folder && mount -t tmpfs calico-golden $folder || exit; done; exec "$0" "$@"`;
-const APART = ["--mount", "--propagation", "slave", "sh", "-c", PRIVATE];
+const UNSHARE_ARGS = ["--mount", "--propagation", "slave", "sh", "-c", MOUNT_PRIVATE_FOLDERS];
 
 const total = { passed: 0, failed: 0, expected: 0 };
 for (const [name, suite] of Object.entries(suites)) {
@@ -52,11 +52,16 @@ for (const [name, suite] of Object.entries(suites)) {
       console.log(`${name}: rule hashes equal: ${counts.hashes.equal} of ${counts.hashes.all}`);
   }
   const equal = percentEqual(name, counts);
-  console.log(`golden: ${name}: ${equal.toFixed(1)} % equal of what is not demanded to differ, want ${WANTED_PERCENT}`);
+  console.log(
+    `golden: ${name}: ${equal.toFixed(1)} % of the checks that need not differ are equal, want ${WANTED_PERCENT}`,
+  );
   if (equal < WANTED_PERCENT) total.failed++;
-  // An exception that nothing needs any more would hide the next mistake.
-  const idle = exceptionsOf(name).length - counts.expected;
-  if (idle > 0) console.log(`golden: ${name}: at least ${idle} of its lines in test/golden-exceptions.txt can go`);
+  // An exception that is no longer needed would hide new differences.
+  const unusedExceptions = exceptionsOf(name).length - counts.expected;
+  if (unusedExceptions > 0)
+    console.log(
+      `golden: ${name}: at least ${unusedExceptions} of its lines in test/golden-exceptions.txt are not needed`,
+    );
 }
 console.log(`golden: ${total.passed} passed, ${total.failed} failed, ${total.expected} skipped`);
 process.exitCode = total.failed === 0 ? 0 : 1;
@@ -67,7 +72,7 @@ function exceptionsOf(suite: string): string[] {
     .filter((line) => line.startsWith(`${suite}:`));
 }
 
-/** A line may stand for several checks, so this is at least what it says. */
+/** Returns a lower bound, because one line of the exceptions may apply to several checks. */
 function percentEqual(suite: string, { passed, failed, expected }: Counts): number {
   const demanded = exceptionsOf(suite).filter((line) => line.includes("# demanded: ")).length;
   const comparable = passed + failed + Math.max(0, expected - demanded);
@@ -86,7 +91,7 @@ function replay(name: string, suite: Suite): Promise<Counts> {
   return suite.parts === undefined ? check(name, suite.drive) : checkInParts(name, suite);
 }
 
-/** The checker reads a suite's recordings from a folder of its name: here a link to those of the later version. */
+/** The checker reads a suite from the folder with its name. Here this is a link to the recordings of the later version. */
 async function checkLater(suite: string, drive: readonly string[]): Promise<Counts> {
   const work = mkdtempSync(join(tmpdir(), "golden-later-"));
   try {
@@ -97,7 +102,7 @@ async function checkLater(suite: string, drive: readonly string[]): Promise<Coun
   }
 }
 
-/** The suite's folder dealt out to several checkers, each with a folder of links of its own. */
+/** Distributes the recordings of a suite to several checkers, each with its own folder of links. */
 async function checkInParts(suite: string, { drive, parts }: Suite): Promise<Counts> {
   const { folder, count } = parts ?? { folder: suite, count: 1 };
   const work = mkdtempSync(join(tmpdir(), "golden-parts-"));
@@ -127,16 +132,16 @@ async function checkInParts(suite: string, { drive, parts }: Suite): Promise<Cou
 }
 
 /**
- * The checker counts expected differences against its percentage. Where the original crashes or misreads its input
- * ours must differ, so the percentage is taken here (`percentEqual`), and from the checker only that nothing but what
- * test/golden-exceptions.txt names differs.
+ * Runs the checker. Its percentage counts expected differences as failures. But where Calico crashes or misreads its input,
+ * calico-ts must differ, so `percentEqual` computes the percentage, and the checker verifies only that nothing differs except
+ * for the checks in test/golden-exceptions.txt.
  */
 function check(suite: string, drive: readonly string[], except = exceptions): Promise<Counts> {
   const args = [join(recordings, "check.ts"), suite, "--except", except, "--want", "1", ...drive];
-  // Each case has an etcd of its own; what it writes need not survive a power cut.
+  // Each case has its own etcd, whose data need not survive a power failure.
   const memory = existsSync("/dev/shm") ? { TMPDIR: "/dev/shm" } : {};
   return new Promise((resolve, reject) => {
-    const child = spawn("unshare", [...APART, process.execPath, ...args], {
+    const child = spawn("unshare", [...UNSHARE_ARGS, process.execPath, ...args], {
       cwd: root,
       stdio: ["ignore", "pipe", "inherit"],
       env: { ...process.env, ...memory },

@@ -1,5 +1,5 @@
-// Makes the container image without a registry: Debian's packages below, our executable above, one file that
-// `ctr -n k8s.io images import dist/calico-image.tar` and `podman load` read.
+// Builds the container image without a registry: a layer with Debian packages, a layer with the executable, in one file that
+// `ctr -n k8s.io images import dist/calico-image.tar` and `podman load` accept.
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
@@ -26,7 +26,7 @@ export async function makeImage(target = ARCHIVE): Promise<void> {
   }
 }
 
-/** The same sources make the same image. */
+/** The time in the image is that of the commit, so that equal sources produce equal images. */
 function commitTime(): Date {
   try {
     const seconds = execFileSync("git", ["log", "-1", "--format=%ct"], { cwd: root, encoding: "utf8" });

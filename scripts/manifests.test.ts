@@ -51,11 +51,11 @@ const config = (file: string) => find(file, "ConfigMap", "calico-config")?.["dat
 const command = (probe: Probe | undefined) => probe?.exec?.command.join(" ");
 const kinds = (file: string) => new Set(objectsOf(file).map(({ kind }) => kind));
 
-test("the manifests are those the schemas and scripts/manifests make", async () => {
+test("the manifests are up to date with the schemas and scripts/manifests", async () => {
   expect(await staleManifests()).toEqual([]);
 });
 
-/** Whether the file contains the object, or lets kube-controllers create it and asks it to. */
+/** Whether the file contains the object, or allows kube-controllers to create it and enables that. */
 function isProvided(file: string, kind: "Secret" | "ConfigMap", name: string): boolean {
   if (find(file, kind, name) !== undefined) return true;
   const rules = (find(file, "Role", "calico-kube-controllers")?.["rules"] ?? []) as readonly PolicyRule[];
@@ -134,7 +134,7 @@ test("TC-I01 calico.yaml: definitions, accounts, agent and controllers; BGP, IPI
     ["upgrade-ipam", ["/opt/cni/bin/calico-ipam", "-upgrade"]],
     ["install-cni", ["/opt/cni/bin/install"]],
   ]);
-  // Whatever is wrong with a node, its network comes up.
+  // The network of a node starts regardless of its taints.
   for (const effect of ["NoSchedule", "NoExecute"])
     expect(pod.tolerations).toContainEqual({ effect, operator: "Exists" });
   expect(environment(controllers("calico.yaml").containers[0]!)).toMatchObject({
@@ -176,7 +176,7 @@ test("TC-I02 calico-etcd.yaml: no definitions, etcd's credentials from a Secret,
     expect(container.volumeMounts).toContainEqual({ name: "etcd-certs", mountPath: "/calico-secrets", readOnly: true });
 });
 
-test("TC-I03 calico-typha.yaml: Typha with a service, nodes that look for it, and time to hand clients over", () => {
+test("TC-I03 calico-typha.yaml: Typha with a service, nodes that use it, and a grace period to disconnect clients", () => {
   const file = "calico-typha.yaml";
   const typha = podOf(find(file, "Deployment", "calico-typha"));
   expect(find(file, "Deployment", "calico-typha")).toMatchObject({
@@ -197,7 +197,7 @@ test("TC-I03 calico-typha.yaml: Typha with a service, nodes that look for it, an
   expect(environment(agent(file))["FELIX_TYPHAK8SSERVICENAME"]).toBe("config typha_service_name");
 });
 
-test("calico-typha.yaml: Typha requires client certificates, and calico-node shows one and checks Typha's", () => {
+test("calico-typha.yaml: Typha requires client certificates, and calico-node sends one and verifies Typha's", () => {
   const file = "calico-typha.yaml";
   const typha = podOf(find(file, "Deployment", "calico-typha"));
   const { config: typhaConfig } = resolveConfig(environment(typha.containers[0]!));
@@ -286,7 +286,7 @@ test("TC-I06 calico-vxlan.yaml: VXLAN between subnets, no BIRD and no probe of i
   expect(command(agent(file).readinessProbe)).toBe("/usr/bin/calico-node -felix-ready");
 });
 
-test("TC-I12 the ConfigMap's CNI configuration becomes JSON once its placeholders are filled in", () => {
+test("TC-I12 the CNI configuration of the ConfigMap is JSON after its placeholders are replaced", () => {
   const facts = { kubeconfig: "/etc/cni/net.d/calico-kubeconfig", serviceAccountToken: "t", tlsFiles: [] };
   for (const file of NAMES) {
     const template = config(file)["cni_network_config"] ?? "";
@@ -318,7 +318,7 @@ test("TC-I12 the ConfigMap's CNI configuration becomes JSON once its placeholder
   }
 });
 
-test("TC-I13 probes ask each program what it knows of itself", () => {
+test("TC-I13 probes call the health check of each program", () => {
   const { livenessProbe, readinessProbe, lifecycle } = agent("calico.yaml");
   expect(command(livenessProbe)).toBe("/usr/bin/calico-node -felix-live -bird-live");
   expect(livenessProbe).toMatchObject({
@@ -340,14 +340,14 @@ test("TC-I13 probes ask each program what it knows of itself", () => {
   expect(typha.readinessProbe).toMatchObject({ httpGet: { path: "/readiness", port: 9098 }, periodSeconds: 10 });
 });
 
-test("TC-I14 ports are those firewalls of the field let through", async () => {
+test("TC-I14 ports are those of Calico, which firewalls allow", async () => {
   const typha = podOf(find("calico-typha.yaml", "Deployment", "calico-typha")).containers[0]!;
   expect(typha.ports).toEqual([{ containerPort: 5473, name: "calico-typha", protocol: "TCP" }]);
   expect(find("calico-typha.yaml", "Service", "calico-typha")).toMatchObject({ spec: { ports: [{ port: 5473 }] } });
   expect(controllers("calico.yaml").containers[0]!.ports).toEqual([
     { containerPort: 9094, name: "metrics", protocol: "TCP" },
   ]);
-  // What is nowhere in the manifests is the programs' own default.
+  // Ports that are not in the manifests are the defaults of the programs.
   const { ConfigEngine } = await import("../src/felix/config/index.ts");
   const felix = new ConfigEngine({ exists: () => true, findExecutable: (name) => name }, { hostname: "n" });
   felix.update({});
@@ -361,7 +361,7 @@ test("TC-I14 ports are those firewalls of the field let through", async () => {
   expect(resolveConfig({}).config).toMatchObject({ HealthPort: 9098, PrometheusMetricsPort: 9093 });
 });
 
-test("no image name can be registered by a stranger, and no node pulls one", () => {
+test("no image name can be registered by others, and no node pulls an image", () => {
   for (const [file, { objects }] of Object.entries(all))
     for (const object of objects.filter(({ kind }) => ["DaemonSet", "Deployment"].includes(kind)))
       for (const container of containersOf(podOf(object)))
@@ -432,7 +432,7 @@ test("containers other than the agent are not privileged and have only the capab
       }
 });
 
-test("only the agent is privileged; the rest runs as nobody and may become no more", () => {
+test("only the agent is privileged; all others run as nobody and cannot gain privileges", () => {
   for (const pod of [controllers("calico.yaml"), podOf(find("calico-typha.yaml", "Deployment", "calico-typha"))])
     for (const { securityContext } of pod.containers)
       expect(securityContext).toMatchObject({
@@ -442,7 +442,7 @@ test("only the agent is privileged; the rest runs as nobody and may become no mo
       });
 });
 
-test("who needs no rights on the node has none, and can read the secrets it mounts", () => {
+test("containers without need for node privileges have none, and can read the Secrets that they mount", () => {
   for (const file of NAMES)
     for (const object of objectsOf(file).filter(({ kind }) => kind === "Deployment")) {
       const pod = podOf(object);
@@ -455,7 +455,7 @@ test("who needs no rights on the node has none, and can read the secrets it moun
         });
         const { runAsGroup, runAsUser } = container.securityContext as Record<string, number>;
         const hasSecret = (pod.volumes ?? []).some(({ secret }) => secret !== undefined);
-        // Kubernetes gives a secret's files to root and the pod's group.
+        // The files of a Secret belong to root and the group of the pod.
         if (hasSecret) expect([runAsGroup, runAsUser]).toContain(pod.securityContext?.fsGroup as number);
       }
     }

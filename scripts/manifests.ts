@@ -1,5 +1,4 @@
-// Writes the Kubernetes manifests that are made from code: the custom resource definitions, one file each, and the files
-// people apply.
+// Writes the generated Kubernetes manifests: the custom resource definitions, one file each, and the installation manifests.
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { dump } from "js-yaml";
@@ -10,7 +9,7 @@ import { CRD_GROUP, CRD_KINDS, customResourceDefinition } from "../src/model/kin
 
 const MANIFESTS = join(import.meta.dir, "../manifests");
 
-/** Every generated file by its path under manifests/. */
+/** Returns the generated files by their path below manifests/. */
 async function generatedManifests(): Promise<ReadonlyMap<string, string>> {
   const files = new Map<string, string>();
   for (const kind of CRD_KINDS) {
@@ -31,7 +30,7 @@ async function generatedManifests(): Promise<ReadonlyMap<string, string>> {
 
 const yaml = (object: object): string => dump(object, { lineWidth: 120, noRefs: true, sortKeys: false });
 
-/** Files that are missing, differ, or should not be there. */
+/** Returns the files that are missing, out of date, or should not exist. */
 export async function staleManifests(): Promise<readonly string[]> {
   const wanted = await generatedManifests();
   const stale = [...wanted].filter(([path, text]) => read(path) !== text).map(([path]) => path);
@@ -51,7 +50,7 @@ const grammar = {
 async function run({ flags }: Call<typeof grammar>): Promise<number> {
   const stale = await staleManifests();
   if (flags.check) {
-    for (const path of stale) console.error(`manifests: ${path} is stale: run make manifests`);
+    for (const path of stale) console.error(`manifests: ${path} is out of date: run make manifests`);
     return stale.length === 0 ? 0 : 1;
   }
   mkdirSync(join(MANIFESTS, "crds"), { recursive: true });

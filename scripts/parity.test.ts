@@ -3,18 +3,18 @@ import { idsOf, parseDifferences, parseNotes, parseRows, render } from "./parity
 
 test("parity: IDs in the names of tests count, those in comments and skipped tests do not", () => {
   const source = [
-    // text of a test file: none of these is a test here
+    // the text of a test file; these are not tests of this file
     '// test("DM-001 in a comment")',
     'test("DM-002 in a name", () => {});',
     "test(`TC-C03 in a template ${name}`, () => {});",
-    'test.skip("DM-004 skipped", () => {});', // text of a file that is looked at: skipped is not proved
-    'test.todo("DM-005 planned");', // the same: planned is not proved
+    'test.skip("DM-004 skipped", () => {});', // part of the searched text: skipped tests do not count
+    'test.todo("DM-005 planned");', // planned tests do not count
     'const cases = [{ name: "FC-P-IptablesBackend and FC-M-felix_int" }];',
   ].join("\n");
   expect([...idsOf(source)].sort()).toEqual(["DM-002", "FC-037", "FC-099", "TC-C03"]);
 });
 
-test("parity: a row's state is its note's, else done with a test, else not yet", () => {
+test("parity: the state of a row is that of its note; otherwise done if it has a test, or not yet", () => {
   const rows = parseRows("# head\nDM-001 | core | a | b\nDM-002 | modern | c\nTC-C01 | core | d\n");
   const notes = parseNotes("# head\nTC-C01: won't # because\n");
   const text = render(rows, notes, new Map([["DM-001", new Set(["src/x.test.ts"])]]));
@@ -24,12 +24,12 @@ test("parity: a row's state is its note's, else done with a test, else not yet",
   expect(text).toContain("| **all** | 1 | 0 | 1 | 0 | 1 |");
 });
 
-test("parity: a note must say a state and a reason", () => {
+test("parity: a note must contain a state and a reason", () => {
   expect(() => parseNotes("DM-001: soon # why")).toThrow("want");
   expect(() => parseNotes("DM-001: later")).toThrow("want");
 });
 
-test("parity: deliberate differences stand in the table with their reasons, and need one", () => {
+test("parity: intended differences are listed with their reasons, which are required", () => {
   const differences = parseDifferences("# head\nbgp: mesh/a|b # one session per node\n");
   expect(render([], new Map(), new Map(), differences)).toContain("| bgp | mesh/a\\|b | one session per node |");
   expect(() => parseDifferences("bgp: mesh/a")).toThrow("want");

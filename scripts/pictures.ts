@@ -1,5 +1,5 @@
-// Pictures of the terminal for the README, from real runs: `make pictures`. Each command runs on a terminal of its own
-// (script(1)), in a lab of its own, and its output is drawn as SVG.
+// Draws pictures of a terminal for the README from real runs (`make pictures`). Each command runs in a pseudo-terminal
+// (script(1)) in a new lab, and its output is drawn as SVG.
 import { spawnSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Installs what is missing and nothing else: a second run does no work and needs no network.
+# Installs the missing packages. If nothing is missing, it does nothing and requires no network.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-# Debian's name of each package, and a program of it: what is asked for where there is no dpkg.
+# Debian packages, each with a program of the package, which is searched for on systems without dpkg.
 debian_packages=(
   bird2:bird busybox-static:busybox conntrack:conntrack containernetworking-plugins:/usr/lib/cni/bridge crun:crun curl:curl etcd-client:etcdctl
   etcd-server:etcd ethtool:ethtool frr:/usr/lib/frr/bgpd gobgpd:gobgpd iproute2:ip ipset:ipset
@@ -11,7 +11,7 @@ debian_packages=(
   podman:podman procps:ps runc:runc socat:socat strace:strace tcpdump:tcpdump
 )
 
-is_there() { # PACKAGE PROGRAM
+is_installed() { # PACKAGE PROGRAM
   if command -v dpkg-query >/dev/null; then
     [ "$(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null | cut -c1-2)" = ii ]
   else
@@ -21,15 +21,15 @@ is_there() { # PACKAGE PROGRAM
 
 missing=()
 for entry in "${debian_packages[@]}"; do
-  is_there "${entry%%:*}" "${entry#*:}" || missing+=("${entry%%:*}")
+  is_installed "${entry%%:*}" "${entry#*:}" || missing+=("${entry%%:*}")
 done
-# These may well have come without a package.
+# These may be installed without a package.
 command -v node >/dev/null || missing+=(nodejs)
 command -v npm >/dev/null || missing+=(npm)
 
 if [ ${#missing[@]} -gt 0 ]; then
   if ! command -v apt-get >/dev/null; then
-    echo "setup: not a Debian system; install what these Debian packages hold: ${missing[*]}" >&2
+    echo "setup: not a Debian system; install the contents of these Debian packages: ${missing[*]}" >&2
     exit 1
   fi
   if [ "$(id -u)" -ne 0 ]; then
@@ -38,7 +38,7 @@ if [ ${#missing[@]} -gt 0 ]; then
   fi
   echo "setup: installing ${missing[*]} (a minute or two, once)"
   export DEBIAN_FRONTEND=noninteractive
-  # No daemon of a package starts by itself: tests start their own, in their own namespaces.
+  # Prevents daemons of packages from starting; tests start their own daemons in namespaces.
   policy=/usr/sbin/policy-rc.d
   if [ ! -e "$policy" ]; then
     printf '#!/bin/sh\nexit 101\n' >"$policy"

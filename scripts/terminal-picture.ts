@@ -1,5 +1,5 @@
-// What a terminal shows, as SVG: text with the few colours our programs use. Knows carriage returns and erased lines,
-// nothing of cursor movement.
+// Draws the output of a terminal as SVG: text with the few colours that the programs use. It supports carriage returns and
+// erased lines, but no cursor movement.
 
 const STYLES: Readonly<Record<string, string>> = {
   "1": 'font-weight="bold"',
@@ -11,7 +11,7 @@ const STYLES: Readonly<Record<string, string>> = {
 const [CHAR, LINE, PAD] = [8.4, 19, 16];
 
 export function drawTerminal(text: string): string {
-  const lines = text.split("\n").map(shown);
+  const lines = text.split("\n").map(visibleText);
   const widest = Math.max(...lines.map((line) => [...line.replaceAll(/\x1b\[[\d;]*m/g, "")].length), 40);
   const [width, height] = [Math.ceil(widest * CHAR + 2 * PAD), lines.length * LINE + 2 * PAD];
   const body = lines.map(
@@ -24,7 +24,7 @@ ${body.join("\n")}
 `;
 }
 
-/** The text of a picture that `drawTerminal` made, without colours. */
+/** Returns the text of a picture of `drawTerminal`, without colours. */
 export function pictureText(svg: string): string {
   return [...svg.matchAll(/<text [^>]*>(.*)<\/text>/g)]
     .map(([, line = ""]) =>
@@ -37,8 +37,8 @@ export function pictureText(svg: string): string {
     .join("\n");
 }
 
-/** What is left of a line after its returns to the beginning. */
-function shown(line: string): string {
+/** Returns the visible text of a line that contains carriage returns. */
+function visibleText(line: string): string {
   const last = line.split("\r").findLast((part) => part !== "") ?? "";
   return last.replaceAll("\x1b[K", "");
 }

@@ -58,7 +58,7 @@ test("parseReport: groups, escaped text, skipped tests and tests of the same nam
   ]);
 });
 
-test("withMissingFiles: a file without any result is a failure of its own", () => {
+test("withMissingFiles: a file without results counts as one failure", () => {
   const results = withMissingFiles([result("one", "passed")], [FILE, "src/broken.test.ts"]);
   expect(failedFiles(results)).toEqual(["src/broken.test.ts"]);
   expect(countResults(results)).toEqual({ passed: 1, failed: 1, skipped: 0 });

@@ -1,4 +1,4 @@
-// Decides what a test run amounts to: reads the JUnit reports of `bun test`, merges the first run of a file with its
+// Computes the result of a test run: parses the JUnit reports of `bun test`, merges the first run of a file with its
 // repetition, and returns the counts, the flaky tests and the exit code. No I/O.
 
 export interface Counts {
@@ -9,7 +9,7 @@ export interface Counts {
 export interface TestResult {
   /** Relative to the folder in which the tests ran, such as `test/functional/lab/lab.test.ts`. */
   readonly file: string;
-  /** `group > test`; a second test of the same name in the file has ` (2)` behind it. */
+  /** `group > test`; a second test of the same name in the file has the suffix ` (2)`. */
   readonly name: string;
   readonly outcome: "passed" | "failed" | "skipped";
   /** Error message and stack of a failed test. */
@@ -71,7 +71,7 @@ export function withMissingFiles(results: readonly TestResult[], files: readonly
 }
 
 /**
- * True if a failed file may be run once more. A recording gives the same result each time. A property or a test with
+ * True if a failed file may be run once more. A recording produces the same result each time. A property or a test with
  * seeded random numbers would only be tried with other inputs, so that a repetition hides a real failure.
  */
 export function isRepeatable(file: string, source: string): boolean {
@@ -127,7 +127,7 @@ export function closingLine({ passed, failed, skipped }: Counts): string {
   return `${passed} passed, ${failed} failed, ${skipped} skipped`;
 }
 
-/** The end of a run's output: every flaky test with its failure, their number, and the closing line. */
+/** Returns the end of the output: every flaky test with its failure, their number, and the closing line. */
 export function renderSummary(counts: Counts, flaky: readonly FlakyTest[]): string {
   const lines = flaky.flatMap(({ file, name, failure }) => [
     `flaky: ${file}: ${name}`,

@@ -1,4 +1,4 @@
-// Runs the test runner on small projects of its own.
+// Runs the test runner on small test projects.
 import { expect, test } from "bun:test";
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";

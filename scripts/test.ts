@@ -1,18 +1,18 @@
-// Runs the test stages and ends with one plain line over everything that was tested:
+// Runs the test stages and prints the total result as the last line:
 //   N passed, N failed, N skipped
 //
 //   bun scripts/test.ts                   all stages
 //   bun scripts/test.ts unit …            only the named ones
 //   bun scripts/test.ts --root=DIR unit   the tests of another folder
 //
-// Only tests under test/ (packets, processes, clocks) are repeated after a failure: once, alone, when everything else is
-// done. A test that passes then is reported as flaky. Unit tests, property tests, fuzz targets and recordings are never
+// Only tests under test/ (packets, processes, clocks) are repeated after a failure: once, after all other tests, with
+// nothing else running. A test that passes then is reported as flaky. Unit tests, property tests, fuzz targets and recordings are never
 // repeated: a property that fails for one seed and passes for the next has found a bug.
 import { spawn } from "node:child_process";
 import { existsSync, mkdirSync, readdirSync, readFileSync, rmSync } from "node:fs";
 import { join, resolve } from "node:path";
 import { parseArgs } from "node:util";
-import { areRecordingsThere, suites } from "./golden-suites.ts";
+import { hasRecordings, suites } from "./golden-suites.ts";
 import {
   type Counts,
   closingLine,
@@ -52,7 +52,7 @@ const before: readonly Stage[] = [
   { name: "check", what: "types, lint, format, import direction", run: (out) => script(out, "check.ts") },
   { name: "build", what: "the executable", run: (out) => script(out, "build.ts") },
 ];
-/** Much of what these do is wait for packets and clocks, so two run side by side; the long ones begin. */
+/** These stages mostly wait for packets and clocks, so two of them run concurrently, the longest first. */
 const between: readonly Stage[] = [
   {
     name: "unit",
@@ -60,7 +60,7 @@ const between: readonly Stage[] = [
     run: (out) => unitTests(out, "unit", ["src", "scripts", "test/fuzz"]),
   },
   ...folders("functional", "kubernetes"),
-  ...(areRecordingsThere ? Object.keys(suites).map((suite) => golden(suite)) : [golden()]),
+  ...(hasRecordings ? Object.keys(suites).map((suite) => golden(suite)) : [golden()]),
 ];
 const after: readonly Stage[] = [
   {
@@ -71,7 +71,7 @@ const after: readonly Stage[] = [
   },
   {
     name: "parity",
-    what: "docs/parity.md says what the tests say",
+    what: "docs/parity.md is up to date",
     run: (out) => script(out, "parity.ts", ["--check"]),
   },
 ];
@@ -79,7 +79,7 @@ const stages = [...before, ...between, ...after];
 
 const unknown = wanted.filter((name) => !stages.some((stage) => stage.name === name));
 if (unknown.length > 0) {
-  console.error(`test: no stage ${unknown.join(", ")}; there are ${stages.map((s) => s.name).join(", ")}`);
+  console.error(`test: unknown stage ${unknown.join(", ")}, want some of ${stages.map((s) => s.name).join(", ")}`);
   process.exit(2);
 }
 rmSync(reports, { recursive: true, force: true });
@@ -87,7 +87,7 @@ mkdirSync(reports, { recursive: true });
 let total: Counts = { passed: 0, failed: 0, skipped: 0 };
 const toRepeat: TestResult[] = [];
 await walk(before, write);
-// What the first of the two does is seen as it goes, the other's stage by stage.
+// The output of the first of the two is printed immediately, that of the other after each stage.
 const queue = between.values();
 await Promise.all([walk(queue, write), walk(queue, undefined)]);
 await walk(after, write);
@@ -135,7 +135,7 @@ async function repeatFailedFiles(): Promise<readonly FlakyTest[]> {
   return flaky;
 }
 
-/** One stage per folder of test/ that holds tests, the named ones first. */
+/** Returns one stage per folder of test/ that contains tests, the given ones first. */
 function folders(...first: readonly string[]): Stage[] {
   const folder = join(root, "test");
   if (!existsSync(folder)) return [];
@@ -153,7 +153,7 @@ function folders(...first: readonly string[]): Stage[] {
 }
 
 function golden(...suite: readonly string[]): Stage {
-  const what = ["recordings of the original system", ...suite].join(", ");
+  const what = ["recordings of Calico", ...suite].join(", ");
   return { name: "golden", what, run: (out) => script(out, "golden.ts", suite) };
 }
 
@@ -182,7 +182,7 @@ async function functionalTests(out: Output, name: string, folder: string): Promi
 async function runTests(out: Output, name: string, files: readonly string[]): Promise<readonly TestResult[]> {
   const report = join(reports, `${name}.xml`);
   const args = ["test", "--reporter=junit", `--reporter-outfile=${report}`, "--timeout=60000"];
-  args.push("--max-concurrency=4", ...files.map((file) => `./${file}`)); // of the tests of a file that say they can
+  args.push("--max-concurrency=4", ...files.map((file) => `./${file}`)); // only tests that are marked as concurrent
   const code = await execute(args, out);
   const results = withMissingFiles(existsSync(report) ? parseReport(readFileSync(report, "utf8")) : [], files);
   if (code === 0 || failedFiles(results).length > 0) return results;
@@ -190,7 +190,7 @@ async function runTests(out: Output, name: string, files: readonly string[]): Pr
   return [...results, { file: files[0] ?? name, name: "(run)", outcome: "failed", failure }];
 }
 
-/** A script counts as the tests it reports on its last plain line, or as one. */
+/** Returns the counts that a script prints in its last line; without such a line, the script counts as one test. */
 async function script(out: Output, name: string, args: readonly string[] = []): Promise<StageResult> {
   let tail = "";
   const code = await execute([join("scripts", name), ...args], (text) => {

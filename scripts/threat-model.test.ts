@@ -1,4 +1,4 @@
-// The threat model of docs/security.md: each "no" names an existing test, and each link leads somewhere.
+// Checks the threat model in docs/security.md: each "no" refers to an existing test, and each link has a target.
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -23,7 +23,7 @@ const rows = model
     return { attempt, possible, proof };
   });
 
-test("every row is possible or not, and what is not possible names a test", () => {
+test("every row states whether an attack is possible, and an impossible attack refers to a test", () => {
   expect(rows.length).toBeGreaterThan(30);
   const isTest = ({ path }: Link) => /^\.\.\/(src|test)\/.*\.test\.ts$/.test(path) && existsSync(join(folder, path));
   const faults = rows.filter(
@@ -33,7 +33,7 @@ test("every row is possible or not, and what is not possible names a test", () =
   expect(faults.map(({ attempt }) => attempt)).toEqual([]);
 });
 
-test("every link leads to an existing file, and tests named by it are there", () => {
+test("every link leads to an existing file, and the tests in it exist", () => {
   const files = linksOf(text).filter(({ path }) => !path.startsWith("#"));
   const missing = files.filter(({ path, title }) => {
     const file = join(folder, path.split("#")[0] ?? "");

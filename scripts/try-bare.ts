@@ -1,6 +1,6 @@
-// The executable on a Debian that has nothing but what every Debian has: `make try-bare`. First it must say which packages
-// the lab lacks; then, with exactly these installed, the lab must work. Each root is made by mmdebstrap from the mirror
-// this machine is set up with, entered in namespaces of its own, and removed.
+// Tests the executable on a minimal Debian (`make try-bare`). First it must print the packages that the lab requires; then,
+// with exactly these installed, the lab must work. Each root is created by mmdebstrap from the mirror that this machine uses,
+// entered in new namespaces, and removed.
 import { spawnSync } from "node:child_process";
 import { cpSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,7 +9,7 @@ import { sources, SUITE } from "./image/debian-root.ts";
 
 const built = join(import.meta.dir, "../dist");
 
-// $1 the root, $2 what is run in it, as a script. With the first process all of it ends, links and mounts too.
+// $1 is the root, $2 the script to run in it. Links and mounts are removed with the first process of the namespaces.
 const ENTER = `set -eu
 mount --make-rprivate /
 mount --bind "$1" "$1"

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { readChange } from "./agent-timeline.ts";
 
-test("only what changes is told of an agent", () => {
+test("only changes of an agent are recorded", () => {
   const states = new Map<string, string>();
   const lines = [
     "node1   calico-node-a   True     <none>",
@@ -15,7 +15,7 @@ test("only what changes is told of an agent", () => {
   expect(lines.map((line) => readChange(line, states))).toEqual([
     "node1: calico-node-a is ready",
     undefined,
-    "node1: calico-node-a is told to end",
+    "node1: calico-node-a is terminating",
     undefined,
     "node1: calico-node-b is not ready",
     "node1: calico-node-b is ready",

@@ -1,4 +1,4 @@
-// Which node's agent ended and which came when, as the API server tells it, while a rolling update goes on.
+// Records when the calico-node pod of each node ends and becomes ready during a rolling update, as reported by the API server.
 import { type ChildProcess, spawn } from "node:child_process";
 import { createInterface } from "node:readline";
 import { baseEnvironment } from "../../src/lab/host.ts";
@@ -30,10 +30,10 @@ export class AgentTimeline implements Disposable {
     this.#child = spawn(file, args, { env: baseEnvironment(), stdio: ["ignore", "pipe", "ignore"] });
     this.#child.on("error", () => {});
     if (this.#child.stdout !== null)
-      createInterface({ input: this.#child.stdout }).on("line", (line) => this.take(line, sinceStartMs()));
+      createInterface({ input: this.#child.stdout }).on("line", (line) => this.addLine(line, sinceStartMs()));
   }
 
-  take(line: string, atMs: number): void {
+  addLine(line: string, atMs: number): void {
     const change = readChange(line, this.#states);
     if (change !== undefined) this.events.push({ atMs, text: change });
   }
@@ -43,11 +43,11 @@ export class AgentTimeline implements Disposable {
   }
 }
 
-/** What is new in a line of the watch; undefined when nothing is. */
+/** Returns the new state of a pod in a line of the watch; undefined if it has not changed. */
 export function readChange(line: string, states: Map<string, string>): string | undefined {
   const [node = "", pod = "", ready = "", ends = ""] = line.trim().split(/\s+/);
   if (pod === "") return undefined;
-  const state = ends !== "<none>" && ends !== "" ? "is told to end" : ready === "True" ? "is ready" : "is not ready";
+  const state = ends !== "<none>" && ends !== "" ? "is terminating" : ready === "True" ? "is ready" : "is not ready";
   if (states.get(pod) === state) return undefined;
   states.set(pod, state);
   return `${node}: ${pod} ${state}`;

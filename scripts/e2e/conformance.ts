@@ -1,4 +1,5 @@
-// Upstream's own NetworkPolicy specs against a cluster of the lab. No DNS is needed; SCTP needs a kernel that has it.
+// Runs the NetworkPolicy specs of Kubernetes on a cluster of the lab. No DNS is required. Specs for SCTP require kernel support
+// and are skipped.
 import { spawn } from "node:child_process";
 import { createWriteStream } from "node:fs";
 import { dirname } from "node:path";
@@ -12,7 +13,7 @@ import { readSummary, type Summary } from "./summary.ts";
 export interface ConformanceOptions {
   readonly focus: string;
   readonly log: string;
-  /** Told of each spec's end. */
+  /** Called when a spec ends. */
   readonly onSpec: (line: string) => void;
 }
 
@@ -54,11 +55,11 @@ export async function runConformance(cluster: KubernetesCluster, options: Confor
   return summary;
 }
 
-/** The specs' pods run agnhost under upstream's names for it, which the suite knows itself. */
+/** Tags the agnhost image with the names that the specs use, which the suite lists. */
 function nameImage(cluster: KubernetesCluster): void {
   const list = Bun.spawnSync([programPath("e2e.test"), "--list-images"]).stdout.toString();
   const names = list.split("\n").flatMap((line) => (line.includes("/agnhost:") ? line.trim() : []));
-  if (names.length === 0) throw new Error("e2e.test --list-images names no agnhost");
+  if (names.length === 0) throw new Error("e2e.test --list-images lists no agnhost image");
   for (const { host } of cluster.places) {
     const tag = ["--namespace", "k8s.io", "images", "tag", "--force", AGNHOST_IMAGE, ...names];
     const result = host.run([programPath("ctr"), ...tag]);

@@ -17,7 +17,7 @@ interface Answer {
   readonly stderr: string;
 }
 
-/** What each run printed that it should not have; empty if the cluster is healthy everywhere. */
+/** Returns the unexpected output of each run; empty if the cluster is healthy. */
 export async function examineEverywhere(cluster: KubernetesCluster): Promise<readonly string[]> {
   const names = cluster.places.map(({ host }) => host.name);
   const headline = (here: string | undefined): string => {
@@ -38,7 +38,7 @@ export async function examineEverywhere(cluster: KubernetesCluster): Promise<rea
   for (const { where, here, run } of runs) {
     const want = `${headline(here)}\n\nNothing wrong found.\n`;
     const isAsWanted = ({ code, stdout }: Answer): boolean => code === 0 && stdout === want;
-    const deadline = performance.now() + WITHIN_MS; // sessions and routes of a new cluster take a moment
+    const deadline = performance.now() + WITHIN_MS; // sessions and routes of a new cluster need some time
     let answer = run();
     while (!isAsWanted(answer) && performance.now() < deadline) {
       await delay(1000);
@@ -61,7 +61,7 @@ function inPod(cluster: KubernetesCluster, node: string): Answer {
   ]);
 }
 
-/** In the network between the nodes, where no node runs. */
+/** Runs in the network between the nodes, where no node runs. */
 function outside(cluster: KubernetesCluster): Answer {
   const namespace = cluster.folder.namespace(FABRIC);
   const [file, ...args] = inNamespace({ namespace }, [rolePath("calicoctl"), "doctor"]);

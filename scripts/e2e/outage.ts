@@ -1,4 +1,4 @@
-// The API server and its etcd are killed and come back: pods reach meanwhile whom they reached before, and nobody else.
+// Kills the API server and its etcd and restarts them. During the outage, the connectivity between pods must not change.
 import { breakLab, healLab } from "../../src/lab/faults.ts";
 import type { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
 import { addClusterPods } from "../../src/lab/kubernetes/pods.ts";
@@ -8,14 +8,14 @@ import { measureMatrix } from "../../src/lab/matrix.ts";
 const NAMESPACE = "outage";
 const ROUNDS = 5;
 const WITHIN_MS = 60_000;
-/** Each to itself and to the other, but for the way policy closes. */
+/** Each pod reaches itself and the other pod, except in the direction that policy denies. */
 const EXPECTED = ["client client", "client server", "server server"];
 
-/** What went otherwise; empty when nothing did. */
+/** Returns the unexpected results; empty if there are none. */
 export async function surviveOutage({ lab: { folder } }: KubernetesCluster): Promise<string[]> {
   const lab = Lab.open(folder.name);
   const { cluster } = lab;
-  if (cluster === undefined) throw new Error(`lab ${folder.name} is no cluster`);
+  if (cluster === undefined) throw new Error(`lab ${folder.name} is not a cluster`);
   const nodes = lab.plan.nodes.map(({ name }) => name);
   const pod = (name: string, i: number) => ({
     namespace: NAMESPACE,
@@ -26,22 +26,22 @@ export async function surviveOutage({ lab: { folder } }: KubernetesCluster): Pro
   addClusterPods(cluster, ["client", "server"].map(pod));
   cluster.kubectl(["apply", "--filename=-"], JSON.stringify(POLICY));
   const faults: string[] = [];
-  const look = async (when: string): Promise<boolean> => {
+  const check = async (when: string): Promise<boolean> => {
     const found = await reached(lab);
-    const isRight = found.join() === EXPECTED.join();
-    if (!isRight) faults.push(`${when}: ${found.join(", ") || "nobody reaches anybody"}`);
-    return isRight;
+    const isExpected = found.join() === EXPECTED.join();
+    if (!isExpected) faults.push(`${when}: ${found.join(", ") || "no pod reaches another"}`);
+    return isExpected;
   };
-  const settle = async (when: string) => {
+  const waitUntilExpected = async (when: string) => {
     const deadline = performance.now() + WITHIN_MS;
-    while (!(await look(when)) && performance.now() < deadline) faults.pop();
+    while (!(await check(when)) && performance.now() < deadline) faults.pop();
   };
   try {
-    await settle("before");
+    await waitUntilExpected("before");
     breakLab(lab, ["datastore"]);
-    for (let i = 1; i <= ROUNDS; i++) await look(`without the API server, round ${i}`);
+    for (let i = 1; i <= ROUNDS; i++) await check(`without the API server, round ${i}`);
     await healLab(lab);
-    for (let i = 1; i <= ROUNDS; i++) await look(`with it again, round ${i}`);
+    for (let i = 1; i <= ROUNDS; i++) await check(`with it again, round ${i}`);
     await cluster.until("all nodes are Ready", () => cluster.readyNodes().length === nodes.length, WITHIN_MS);
     return faults;
   } finally {
@@ -62,6 +62,6 @@ async function reached(lab: Lab): Promise<string[]> {
 const POLICY = {
   apiVersion: "networking.k8s.io/v1",
   kind: "NetworkPolicy",
-  metadata: { name: "client-hears-nobody", namespace: NAMESPACE },
+  metadata: { name: "deny-ingress-of-client", namespace: NAMESPACE },
   spec: { podSelector: { matchLabels: { name: "client" } }, policyTypes: ["Ingress"] },
 };

@@ -1,6 +1,6 @@
-// A rolling restart of calico-node under traffic: every probe is a new connection or a new datagram flow between pods on
-// different nodes. None of those allowed may be lost, none of those denied may arrive. Meanwhile other namespaces with
-// pods and policies are deleted.
+// Restarts calico-node on all nodes in a rolling update while probes are sent between pods on different nodes. Every probe is
+// a new connection or a new datagram flow. No allowed probe may be lost, and no denied probe may arrive. Meanwhile other
+// namespaces with pods and policies are deleted.
 import { spawn } from "node:child_process";
 import { PacketProber, type ProbeRequest, type ProbeTarget } from "../../src/kernel/index.ts";
 import type { LabPod } from "../../src/lab/folder.ts";
@@ -9,32 +9,32 @@ import { addClusterPods, clusterPods } from "../../src/lab/kubernetes/pods.ts";
 import { baseEnvironment } from "../../src/lab/host.ts";
 import { parseAddress } from "../../src/lib/ip/ip.ts";
 import { AgentTimeline } from "./agent-timeline.ts";
-import { NeighbourWatch } from "./neighbour-table.ts";
-import { endTenants, makeTenants } from "./tenants.ts";
-import { Witness } from "./witness.ts";
+import { NeighbourOverflowMonitor } from "./neighbour-overflow.ts";
+import { deleteTenants, createTenants } from "./tenants.ts";
+import { EventRecorder } from "./event-recorder.ts";
 
 const PORT = 8080;
 const NAMESPACE = "rolling-update";
-const PACE_MS = 20;
+const INTERVAL_MS = 20;
 const SLOW_MS = 500;
-const AFTERMATH_MS = 5000;
-const PATIENCE_MS = 3000;
-const DENIED_PATIENCE_MS = 100;
-/** Of those that went astray; more tell nothing new. */
-const SHOWN = 50;
+const SETTLE_MS = 5000;
+const ALLOWED_TIMEOUT_MS = 3000;
+const DENIED_TIMEOUT_MS = 100;
+/** The maximum number of failed probes in the report. */
+const MAX_REPORTED = 50;
 
 export interface RollingUpdate {
   readonly sent: number;
   readonly lost: number;
   readonly denied: number;
-  /** Of those denied. */
+  /** The number of denied probes that arrived. */
   readonly arrived: number;
-  /** When which probes went astray, what the agents did around then, and what the kernel counted. */
+  /** A timeline of the failed probes, the events of the agents and the overflows of the neighbour tables. */
   readonly faults: readonly string[];
 }
 
 export interface RollingOptions {
-  /** Where what happened is written, and kept when a probe went astray. */
+  /** The folder for recorded events, which is kept if a probe failed. */
   readonly evidence: string;
 }
 
@@ -42,7 +42,7 @@ export async function rollUnderTraffic(
   cluster: KubernetesCluster,
   { evidence }: RollingOptions,
 ): Promise<RollingUpdate> {
-  makeTenants(cluster);
+  createTenants(cluster);
   cluster.kubectl(
     ["apply", "--filename=-"],
     JSON.stringify({ apiVersion: "v1", kind: "List", items: [NAMESPACE_OBJECT, POLICY] }),
@@ -62,7 +62,7 @@ export async function rollUnderTraffic(
     const pod = (name: string): LabPod & { readonly target: ProbeTarget } => {
       const found = pods.find((each) => each.name === name);
       const target = found === undefined ? undefined : open.targets.get(found);
-      if (found === undefined || target === undefined) throw new Error(`pod ${name} is not there`);
+      if (found === undefined || target === undefined) throw new Error(`pod ${name} does not exist`);
       return { ...found, target };
     };
     for (const name of ["server", "client"])
@@ -78,24 +78,24 @@ export async function rollUnderTraffic(
       request("server", "client", protocol),
     ]);
     const denied = (["tcp", "udp", "icmp"] as const).map((protocol) => request("intruder", "server", protocol));
-    await enforced(prober, allowed, denied);
-    const witness = new Witness(cluster, evidence);
+    await waitUntilEnforced(prober, allowed, denied);
+    const recorder = new EventRecorder(cluster, evidence);
     let result: RollingUpdate | undefined;
     try {
-      result = await countWhile({ cluster, prober, allowed, denied, witness }, async () => {
-        await Promise.all([restart(cluster), endTenants(cluster)]);
-        await Bun.sleep(AFTERMATH_MS); // what the last agent does once it is ready counts too
+      result = await countWhile({ cluster, prober, allowed, denied, recorder }, async () => {
+        await Promise.all([restart(cluster), deleteTenants(cluster)]);
+        await Bun.sleep(SETTLE_MS); // includes the work of the last agent after it is ready
       });
       return result;
     } finally {
-      await witness.end(result === undefined || result.lost + result.arrived > 0);
+      await recorder.end(result === undefined || result.lost + result.arrived > 0);
     }
   } finally {
     cluster.tryKubectl(["delete", "namespace", NAMESPACE, "--wait=true"]);
   }
 }
 
-async function enforced(prober: PacketProber, allowed: ProbeRequest[], denied: ProbeRequest[]): Promise<void> {
+async function waitUntilEnforced(prober: PacketProber, allowed: ProbeRequest[], denied: ProbeRequest[]): Promise<void> {
   const deadline = performance.now() + 60_000;
   for (;;) {
     const outcomes = await prober.probe([...allowed, ...denied], { timeoutMs: 500 });
@@ -110,53 +110,53 @@ interface Traffic {
   readonly prober: PacketProber;
   readonly allowed: readonly ProbeRequest[];
   readonly denied: readonly ProbeRequest[];
-  readonly witness: Witness;
+  readonly recorder: EventRecorder;
 }
-interface Astray {
+interface FailedProbe {
   readonly atMs: number;
   readonly text: string;
   readonly isLost: boolean;
 }
 
 async function countWhile(traffic: Traffic, work: () => Promise<void>): Promise<RollingUpdate> {
-  const { cluster, prober, allowed, denied, witness } = traffic;
+  const { cluster, prober, allowed, denied, recorder } = traffic;
   const counts = { sent: 0, lost: 0, denied: 0, arrived: 0 };
-  const astray: Astray[] = [];
-  const begun = performance.now();
-  const elapsed = () => performance.now() - begun;
-  const neighbours = new NeighbourWatch();
+  const failedProbes: FailedProbe[] = [];
+  const startMs = performance.now();
+  const elapsed = () => performance.now() - startMs;
+  const neighbours = new NeighbourOverflowMonitor();
   using agents = new AgentTimeline(cluster, elapsed);
-  let isOver = false;
-  const keepSending = async (
+  let isDone = false;
+  const sendUntilDone = async (
     requests: readonly ProbeRequest[],
     timeoutMs: number,
     count: (reached: boolean, fault: (what: string) => void) => void,
   ) => {
-    for (let round = 1; !isOver; round++) {
-      neighbours.look(elapsed());
+    for (let round = 1; !isDone; round++) {
+      neighbours.sample(elapsed());
       const atMs = elapsed();
       const sentAt = new Date().toISOString();
       const outcomes = await prober.probe(requests, { timeoutMs });
       const took = elapsed() - atMs;
       if (took > SLOW_MS && timeoutMs > SLOW_MS)
-        witness.note(`round ${round} sent ${sentAt} took ${took.toFixed(0)} ms`);
+        recorder.note(`round ${round} sent ${sentAt} took ${took.toFixed(0)} ms`);
       for (const [i, { from, to, protocol }] of requests.entries())
         count(outcomes[i]?.result === "reached", (what) => {
           const probe = `${protocol} ${from.name} to ${to}, round ${round}, sent ${sentAt}`;
-          witness.note(`${probe}: ${what} ${JSON.stringify(outcomes[i])}`);
-          void witness.snapshot();
-          astray.push({ atMs, text: `${probe} ${what}`, isLost: what === "was lost" });
+          recorder.note(`${probe}: ${what} ${JSON.stringify(outcomes[i])}`);
+          void recorder.snapshot();
+          failedProbes.push({ atMs, text: `${probe} ${what}`, isLost: what === "was lost" });
         });
-      await Bun.sleep(Math.max(0, PACE_MS - took));
+      await Bun.sleep(Math.max(0, INTERVAL_MS - took));
     }
   };
-  const sending = keepSending(allowed, PATIENCE_MS, (reached, fault) => {
+  const sendingAllowed = sendUntilDone(allowed, ALLOWED_TIMEOUT_MS, (reached, fault) => {
     counts.sent++;
     if (reached) return;
     counts.lost++;
     fault("was lost");
   });
-  const trying = keepSending(denied, DENIED_PATIENCE_MS, (reached, fault) => {
+  const sendingDenied = sendUntilDone(denied, DENIED_TIMEOUT_MS, (reached, fault) => {
     counts.denied++;
     if (!reached) return;
     counts.arrived++;
@@ -165,25 +165,29 @@ async function countWhile(traffic: Traffic, work: () => Promise<void>): Promise<
   try {
     await work();
   } finally {
-    isOver = true;
-    await Promise.all([sending, trying]);
+    isDone = true;
+    await Promise.all([sendingAllowed, sendingDenied]);
   }
-  neighbours.look(elapsed());
-  return { ...counts, faults: astray.length === 0 ? [] : explain(astray, agents.events, neighbours) };
+  neighbours.sample(elapsed());
+  return { ...counts, faults: failedProbes.length === 0 ? [] : explain(failedProbes, agents.events, neighbours) };
 }
 
-/** In the order of time: what went astray, what the agents did, when the machine's neighbour tables were full. */
-function explain(astray: readonly Astray[], agents: AgentTimeline["events"], neighbours: NeighbourWatch): string[] {
+/** Returns a timeline of failed probes, events of the agents and overflows of the neighbour tables. */
+function explain(
+  failedProbes: readonly FailedProbe[],
+  agents: AgentTimeline["events"],
+  neighbours: NeighbourOverflowMonitor,
+): string[] {
   const overflows = neighbours.overflows.map(({ atMs, count }) => ({
     atMs,
-    text: `the machine's table of neighbours was full, ${count} times (net.ipv4.neigh.default.gc_thresh3)`,
+    text: `the neighbour table of the machine was full, ${count} times (net.ipv4.neigh.default.gc_thresh3)`,
   }));
-  const timeline = [...astray.slice(0, SHOWN), ...agents, ...overflows].sort((a, b) => a.atMs - b.atMs);
-  const lost = astray.filter(({ isLost }) => isLost);
-  const beside = lost.filter(({ atMs }) => neighbours.wasFull(atMs, PATIENCE_MS)).length;
+  const timeline = [...failedProbes.slice(0, MAX_REPORTED), ...agents, ...overflows].sort((a, b) => a.atMs - b.atMs);
+  const lost = failedProbes.filter(({ isLost }) => isLost);
+  const duringOverflow = lost.filter(({ atMs }) => neighbours.wasFull(atMs, ALLOWED_TIMEOUT_MS)).length;
   return [
     ...timeline.map(({ atMs, text }) => `${(atMs / 1000).toFixed(1)} s: ${text}`),
-    `${beside} of ${lost.length} lost probes were on their way while a table of neighbours was full`,
+    `${duringOverflow} of ${lost.length} lost probes were in flight while a neighbour table was full`,
     neighbours.describe(),
   ];
 }
@@ -202,7 +206,7 @@ async function restart(cluster: KubernetesCluster): Promise<void> {
 
 const NAMESPACE_OBJECT = { apiVersion: "v1", kind: "Namespace", metadata: { name: NAMESPACE } };
 
-/** The server hears the client alone. */
+/** Allows traffic to the server only from the client. */
 const POLICY = {
   apiVersion: "networking.k8s.io/v1",
   kind: "NetworkPolicy",

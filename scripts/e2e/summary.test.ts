@@ -7,7 +7,7 @@ Ran 45 of 7214 Specs in 546.204 seconds
 \x1b[38;5;9mFAIL!\x1b[0m -- \x1b[38;5;10m44 Passed\x1b[0m | \x1b[38;5;9m1 Failed\x1b[0m | 0 Pending | 7169 Skipped
 `;
 
-test("the suite's last lines become one of ours", () => {
+test("the last lines of the suite are summarised in one line", () => {
   const summary = readSummary(OUTPUT);
   expect(summary).toEqual({
     passed: 44,
@@ -18,11 +18,11 @@ test("the suite's last lines become one of ours", () => {
   expect(renderSummary("nftables, BGP", summary!)).toBe("nftables, BGP: 44 passed, 1 failed, 9 min 06 s");
 });
 
-test("seconds are rounded before minutes are told", () => {
+test("seconds are rounded before minutes are computed", () => {
   const summary = { passed: 45, failed: 0, seconds: 539.7, failures: [] };
   expect(renderSummary("nftables, VXLAN", summary)).toBe("nftables, VXLAN: 45 passed, 0 failed, 9 min 00 s");
 });
 
-test("a suite that died has no summary", () => {
+test("a suite that crashed has no summary", () => {
   expect(readSummary("panic: no API server")).toBeUndefined();
 });

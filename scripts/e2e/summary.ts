@@ -1,4 +1,4 @@
-// What upstream's suite says at its end, read from its output.
+// Parses the summary at the end of the output of the Kubernetes test suite.
 
 export interface Summary {
   readonly passed: number;
@@ -8,7 +8,7 @@ export interface Summary {
   readonly failures: readonly string[];
 }
 
-/** Undefined when the suite ended before it could say anything. */
+/** Returns undefined if the suite ended without a summary. */
 export function readSummary(output: string): Summary | undefined {
   const plain = output.replace(/\x1b\[[0-9;]*m/g, "");
   const ran = /^Ran \d+ of \d+ Specs in ([\d.]+) seconds/m.exec(plain);

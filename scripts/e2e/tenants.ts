@@ -1,6 +1,5 @@
-// Namespaces like those of the specs: pods on every node under several policies, which go away while the agents are
-// being replaced. An agent that comes back finds endpoints, sets and chains of theirs in the kernel and nothing in the
-// datastore.
+// Creates namespaces like those of the specs, with pods on every node and several policies, which are deleted while the agents
+// are replaced. A restarted agent finds their endpoints, sets and chains in the kernel, but not in the datastore.
 import { spawn } from "node:child_process";
 import { baseEnvironment } from "../../src/lab/host.ts";
 import type { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
@@ -9,8 +8,8 @@ import { AGNHOST_IMAGE } from "../../src/lab/kubernetes/image-names.ts";
 const NAMESPACES = ["tenant-x", "tenant-y", "tenant-z"];
 const PODS = ["a", "b", "c"];
 
-/** Makes them and waits until their pods are ready. */
-export function makeTenants(cluster: KubernetesCluster): void {
+/** Creates the namespaces and waits until their pods are ready. */
+export function createTenants(cluster: KubernetesCluster): void {
   cluster.tryKubectl(["delete", "namespace", ...NAMESPACES, "--ignore-not-found", "--wait=true"]);
   const nodes = cluster.lab.plan.nodes.map(({ name }) => name);
   const items = NAMESPACES.flatMap((namespace) => [
@@ -23,8 +22,8 @@ export function makeTenants(cluster: KubernetesCluster): void {
     cluster.kubectl(["wait", `--namespace=${namespace}`, "--for=condition=Ready", "pod", "--all", "--timeout=180s"]);
 }
 
-/** Asks for their end and does not wait for it. */
-export function endTenants(cluster: KubernetesCluster): Promise<void> {
+/** Requests the deletion of the namespaces and does not wait for it. */
+export function deleteTenants(cluster: KubernetesCluster): Promise<void> {
   const [file, ...args] = cluster.kubectlCommand(["delete", "namespace", ...NAMESPACES, "--wait=false"]);
   const child = spawn(file, args, { env: baseEnvironment(), stdio: "ignore" });
   return new Promise((resolve) => child.once("exit", () => resolve()));

@@ -1,4 +1,4 @@
-// Uninstalls Calico from a cluster as docs/kubernetes.md describes, and looks for what is left: pods, and traces on nodes.
+// Uninstalls Calico from a cluster as described in docs/kubernetes.md, and searches for remaining pods and traces on nodes.
 import { readFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { delay } from "../../src/lib/retry.ts";
@@ -6,7 +6,7 @@ import type { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
 import type { KubernetesHost } from "../../src/lab/kubernetes/host.ts";
 import { manifestPath, networkManifest } from "../../src/lab/kubernetes/network.ts";
 
-/** What is ours, by how each tool prints it. */
+/** Patterns for traces of Calico in the output of each tool. */
 const TRACES: readonly { readonly what: string; readonly command: readonly string[]; readonly ours: RegExp }[] = [
   {
     what: "interface",
@@ -19,7 +19,7 @@ const TRACES: readonly { readonly what: string; readonly command: readonly strin
       command: ["ip", family, "route", "show", "table", "all"],
       ours: /proto (80|bird|12)\b|dev (cali|vxlan)|^blackhole/,
     },
-    // Beyond the kernel's own three.
+    // Except for the three default rules of the kernel.
     { what: "rule", command: ["ip", family, "rule"], ours: /^(?!0:|32766:|32767:|$)/ },
     { what: "neighbour", command: ["ip", family, "neigh", "show", "proxy"], ours: /./ },
   ]),
@@ -39,7 +39,7 @@ const TRACES: readonly { readonly what: string; readonly command: readonly strin
 const PAGE = join(import.meta.dir, "../../docs/kubernetes.md");
 const MANIFESTS = dirname(manifestPath("uninstall.yaml"));
 const PODS_WAIT_MS = 90_000;
-/** Interfaces, routes, rules, files and processes of a node that works. */
+/** The minimum number of interfaces, routes, rules, files and processes on a working node. */
 const LEAST_TRACES = 20;
 
 /**
@@ -47,7 +47,7 @@ const LEAST_TRACES = 20;
  * @returns one line per pod of Calico and per trace on a node that is left
  */
 export async function uninstall(cluster: KubernetesCluster): Promise<string[]> {
-  // If no traces are found before, finding none afterwards proves nothing.
+  // Finding no traces afterwards is meaningful only if some are found before.
   for (const { host } of cluster.places)
     if (tracesOn(host).length < LEAST_TRACES) throw new Error(`${host.name}: found no traces of a running Calico`);
   const network = networkManifest(cluster.lab.options);
@@ -57,7 +57,7 @@ export async function uninstall(cluster: KubernetesCluster): Promise<string[]> {
         word === "manifests/calico.yaml" ? network : word.replace(/^manifests\//, () => `${MANIFESTS}/`),
       ),
     );
-  // The garbage collector deletes the pods of a deleted workload, and kubelets end them, a moment later.
+  // The garbage collector deletes the pods of a deleted workload, and kubelets stop them, some time later.
   const deadline = performance.now() + PODS_WAIT_MS;
   while (remainingPods(cluster).length > 0 && performance.now() < deadline) await delay(500);
   return [...remainingPods(cluster), ...cluster.places.flatMap(({ host }) => tracesOn(host))];

@@ -1,4 +1,4 @@
-// An image as one file, as `docker save` writes it: what `ctr images import`, `podman load` and `docker load` read.
+// Writes an image as one file in the format of `docker save`, for `ctr images import`, `podman load` and `docker load`.
 // https://github.com/moby/moby/blob/master/image/spec/v1.2.md#combined-image-json--filesystem-changeset-format
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -7,7 +7,7 @@ import { dirname, join } from "node:path";
 
 export interface ImageParts {
   readonly name: string;
-  /** Tars, the lowest first. */
+  /** Tar files, the lowest layer first. */
   readonly layers: readonly string[];
   readonly entrypoint: readonly string[];
   readonly created: Date;

@@ -1,6 +1,6 @@
-// What the executable in the image was compiled from, and what the image was built on, as a CycloneDX 1.5 document: npm packages
-// with the hashes of bun.lock, Bun with the hash of its executable, calico-ts itself, and the layer with Debian's packages,
-// which lists its own contents (image/finish.sh).
+// Writes the bill of materials of the image as a CycloneDX 1.5 document: npm packages with the hashes of bun.lock, Bun with
+// the hash of its executable, calico-ts itself, and the layer with Debian packages, which lists its own contents
+// (image/finish.sh).
 // https://cyclonedx.org/docs/1.5/json/
 import { createHash } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -49,7 +49,7 @@ export function billOfMaterials(program: string, baseLayer: string | undefined):
   };
 }
 
-/** The executable that ours contains: the one that runs this script. */
+/** Bun, which the executable contains: the one that runs this script. */
 function runtime(): Component {
   const content = createHash("sha256").update(readFileSync(process.execPath)).digest("hex");
   const line = read("scripts/bun.sha256")
@@ -61,7 +61,7 @@ function runtime(): Component {
   return { type: "platform", name, version, purl: purl(name, version), hashes: [{ alg: "SHA-256", content }] };
 }
 
-/** The dependencies that are in the executable, with theirs, from the lock file. */
+/** The direct and indirect dependencies in the executable, from the lock file. */
 function lockedPackages(): readonly Component[] {
   const text = read("bun.lock").replaceAll(/,(\s*[}\]])/g, "$1");
   type Locked = readonly [

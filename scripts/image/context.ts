@@ -1,4 +1,4 @@
-// Our own part of the image, laid out as it lies there: the executable, a link for every role, and what it was made of.
+// Writes the files of the upper image layer: the executable, a link for every role, and the bill of materials.
 import { copyFileSync, existsSync, mkdirSync, rmSync, symlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { billOfMaterials } from "./bill-of-materials.ts";
@@ -24,7 +24,7 @@ const LINKS = [
 /** @param baseLayer SHA-256 of the layer below, if it is known */
 export function layOutContext(folder = CONTEXT, baseLayer?: string): void {
   const program = join(root, "dist/calico");
-  if (!existsSync(program)) throw new Error("dist/calico is not there: run make build");
+  if (!existsSync(program)) throw new Error("dist/calico does not exist: run make build");
   rmSync(folder, { recursive: true, force: true });
   for (const path of ["usr/bin", "opt/cni/bin", "usr/share/sbom"]) mkdirSync(join(folder, path), { recursive: true });
   copyFileSync(program, join(folder, PROGRAM));

@@ -1,5 +1,5 @@
-// The image's lower layer: Debian with the packages of image/packages.txt, made from the mirror this machine is set up
-// with. Kept in a cache under a name that says what it was made from.
+// Builds the lower layer of the image: Debian with the packages of image/packages.txt, from the mirror that this machine
+// uses. The layer is cached under a hash of its inputs.
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, readdirSync, readFileSync, renameSync, rmSync } from "node:fs";
@@ -22,7 +22,7 @@ function debianPackages(): readonly string[] {
     .filter((line) => line !== "" && !line.startsWith("#"));
 }
 
-/** Named by what it is made from. */
+/** The name contains a hash of the inputs. */
 function cachedTar(): string {
   const recipe = [SUITE, process.arch, ...debianPackages(), INDEX_HOOK, readFileSync(FINISH, "utf8")].join("\n");
   return join(CACHE, `debian-root-${createHash("sha256").update(recipe).digest("hex").slice(0, 12)}.tar`);
@@ -30,7 +30,7 @@ function cachedTar(): string {
 
 export const isDebianRootCached = (): boolean => existsSync(cachedTar());
 
-/** The layer's tar; made when there is none of these packages. */
+/** Returns the tar file of the layer. Builds it if it is not in the cache. */
 export function debianRoot(createdAt: Date): string {
   const tar = cachedTar();
   if (existsSync(tar)) return tar;
@@ -64,7 +64,7 @@ export function debianRoot(createdAt: Date): string {
   return tar;
 }
 
-/** This machine's own sources of the suite; none found: the tool's choice. */
+/** Returns the package sources of this machine for the suite. If there are none, mmdebstrap uses its default. */
 export function sources(): readonly string[] {
   const folder = "/etc/apt/sources.list.d";
   const files = [

@@ -1,6 +1,7 @@
-// Rules that the schema of a custom resource definition cannot express, enforced by the API server, so that they hold for
-// kubectl too: built-in tiers cannot be deleted, a NetworkPolicy is in a tier that its author may use, and a NetworkSet
-// carries no label that only the system sets (a definition's own CEL rules cannot read labels). Needs Kubernetes 1.30, where these policies are stable.
+// Builds admission policies for rules that the schema of a custom resource definition cannot express. The API server enforces
+// them, so they apply to kubectl too: built-in tiers cannot be deleted, a NetworkPolicy is in a tier that its author may use,
+// and a NetworkSet has no label that only the system sets (CEL rules of a CRD cannot read labels). Requires Kubernetes 1.30,
+// in which these policies are stable.
 // https://kubernetes.io/docs/reference/access-authn-authz/validating-admission-policy/
 import {
   BUILT_IN_TIERS,
@@ -26,7 +27,7 @@ export interface ValidatingPolicy {
   readonly apiGroups?: readonly string[];
   readonly resources: readonly string[];
   readonly operations: readonly string[];
-  /** Requests that the policy is for; all if absent. */
+  /** The requests to which the policy applies; all if absent. */
   readonly matchConditions?: readonly { readonly name: string; readonly expression: string }[];
   /** The policy is evaluated with each object of this kind as `params`, and all must admit the request. */
   readonly params?: { readonly apiVersion: string; readonly kind: string };
@@ -34,7 +35,7 @@ export interface ValidatingPolicy {
   readonly validations: readonly Validation[];
 }
 
-/** A policy and the binding that puts it in force. */
+/** Returns a policy and its binding. */
 export function validating(policy: ValidatingPolicy): readonly KubernetesObject[] {
   const { name, apiGroups = GROUPS, resources, operations, matchConditions, params, variables, validations } = policy;
   const resourceRules = [{ apiGroups, apiVersions: ["*"], operations, resources }];
@@ -86,17 +87,17 @@ const builtInTiers = (): readonly KubernetesObject[] =>
   });
 
 /**
- * Namespaced policies in tiers other than `default`: whoever may write policies of one namespace must not overrule the
- * administrator's policies of an earlier tier by a lower `order`, nor change or delete them. The rights are those of Calico's API
- * server (`get` on the tier, the verb on `tier.networkpolicies` with the name `TIER.*` or the policy's name); who may update
- * the tier itself needs no others.
+ * Restricts namespaced policies in tiers other than `default`: a user who may write policies of one namespace must not override
+ * policies that the administrator created in an earlier tier with a lower `order`, nor change or delete them. The required
+ * rights are those of Calico's API server (`get` on the tier, the verb on `tier.networkpolicies` with the name `TIER.*` or the
+ * name of the policy). Users who may update the tier need no other rights.
  * https://docs.tigera.io/calico/latest/network-policy/policy-tiers/rbac-tiered-policies
  */
 function tierAccess(): readonly KubernetesObject[] {
   // An empty tier is the default tier.
   const tierOf = (object: string): string =>
     `${object}.?spec.tier.orValue('') == '' ? 'default' : string(${object}.spec.tier)`;
-  // The API server limits the cost of one expression to two of these checks, so most have a variable of their own.
+  // The API server limits the cost of one expression to two of these checks, so most have their own variable.
   const rights = (when: "New" | "Old") => {
     const tier = `variables.tier${when}`;
     const mayWrite = (name: string): string =>
@@ -127,7 +128,7 @@ function tierAccess(): readonly KubernetesObject[] {
     name: "calico-tier-access",
     resources: ["networkpolicies", "stagednetworkpolicies"],
     operations: ["CREATE", "UPDATE", "DELETE"],
-    // It moves policies of old names (src/controllers/policy-names.ts), and may write those of the whole cluster anyway.
+    // kube-controllers renames old policies (src/controllers/policy-names.ts), and may write all policies of the cluster anyway.
     matchConditions: [
       {
         name: "account",
@@ -144,7 +145,7 @@ function tierAccess(): readonly KubernetesObject[] {
   });
 }
 
-/** calico-ts ignores these labels. Calico's own agents, which may share the cluster, do not. */
+/** calico-ts ignores these labels, but agents of Calico, which may run in the same cluster, do not. */
 function systemLabels(): readonly KubernetesObject[] {
   // An object that is being deleted must stay writable: its finalizers are removed by updates.
   const unlessDeleted = (rule: string): string => `has(object.metadata.deletionTimestamp) || ${rule}`;
@@ -179,14 +180,14 @@ function systemLabels(): readonly KubernetesObject[] {
   });
 }
 
-/** Expressions in CEL. A field that is present and not empty. */
+/** Returns a CEL expression for a field that is present and not empty. */
 const has = (field: string): string => `has(object.spec.${field}) && size(object.spec.${field}) > 0`;
 const add = (path: string, value: string): string => `JSONPatch{op: 'add', path: '${path}', value: ${value}}`;
 const unlessSet = (field: string, value: string): string => `${has(field)} ? [] : [${add(`/spec/${field}`, value)}]`;
 
 /**
- * Defaults that calicoctl sets: tier, the tier's label, and the types that follow from the rules. A staged Kubernetes policy
- * gets the types that the API server gives a NetworkPolicy.
+ * Sets the defaults that calicoctl sets: tier, the label of the tier, and the types according to the rules. A staged Kubernetes
+ * policy gets the types that the API server sets for a NetworkPolicy.
  */
 export function policyDefaults(): readonly KubernetesObject[] {
   const types = `${has("egress")} ? (${has("ingress")} ? ['Ingress', 'Egress'] : ['Egress']) : ['Ingress']`;
@@ -214,7 +215,7 @@ function tierLabel(): string {
   return `has(object.metadata.labels) ? [${label}] : [${add("/metadata/labels", "{}")}, ${label}]`;
 }
 
-/** A policy that changes new and updated objects, and its binding. Later expressions see the changes of earlier ones. */
+/** Returns a policy that changes created and updated objects, and its binding. Expressions receive earlier changes. */
 function defaults(
   policyName: string,
   resources: readonly string[],

@@ -1,4 +1,4 @@
-// The DaemonSet that makes a machine a node: two init containers prepare the host, then the agent runs.
+// Builds the DaemonSet of calico-node: two init containers prepare the host, then the agent runs.
 import { TYPHA_CLIENT } from "./certificates.ts";
 import { FROM_IMAGE } from "./image.ts";
 import {
@@ -43,7 +43,7 @@ export function calicoNode(options: NodeOptions): KubernetesObject {
           ...EVERYWHERE,
           hostNetwork: true,
           serviceAccountName: "calico-node",
-          // The next agent takes over what this one leaves in the kernel: nothing to wait for.
+          // The next agent uses the kernel state that this one leaves, so there is no shutdown to wait for.
           terminationGracePeriodSeconds: 0,
           priorityClassName: "system-node-critical",
           securityContext: SECCOMP,
@@ -56,7 +56,7 @@ export function calicoNode(options: NodeOptions): KubernetesObject {
   };
 }
 
-/** Addresses that host-local gave out before are taken over. */
+/** Imports addresses that host-local assigned before. */
 function upgradeIpam(): Container {
   return {
     name: "upgrade-ipam",
@@ -110,7 +110,7 @@ function agent(options: NodeOptions): Container {
     command: ["/usr/bin/calico-node"],
     envFrom: API_ADDRESS,
     env: variables(options),
-    // It writes kernel settings below /proc/sys, mounts, and enters the network namespaces of pods.
+    // calico-node writes to /proc/sys, mounts file systems, and enters the network namespaces of pods.
     securityContext: { privileged: true },
     // 180 to 201 MB for 20 pods and 40 policies (docs/performance.md, memory under churn).
     resources: { requests: { cpu: "250m", memory: "256Mi" } },
@@ -140,7 +140,7 @@ function agent(options: NodeOptions): Container {
   };
 }
 
-/** Words that `calicoctl version` shows, and by which Felix recognises platforms. */
+/** The cluster type, which `calicoctl version` prints, and by which Felix recognises platforms. */
 export const clusterType = (backend: NodeOptions["backend"]): string => (backend === "bird" ? "k8s,bgp" : "k8s");
 
 function variables({ datastore, backend, pool, typha }: NodeOptions): readonly Variable[] {
@@ -162,10 +162,10 @@ function variables({ datastore, backend, pool, typha }: NodeOptions): readonly V
     fromConfig("FELIX_IPINIPMTU", "veth_mtu"),
     fromConfig("FELIX_VXLANMTU", "veth_mtu"),
     fromConfig("FELIX_WIREGUARDMTU", "veth_mtu"),
-    // Pods' addresses: set CALICO_IPV4POOL_CIDR for another range than the one kubeadm says, or 192.168.0.0/16.
+    // Pod addresses: set CALICO_IPV4POOL_CIDR for another range than that of kubeadm, or 192.168.0.0/16.
     value("CALICO_DISABLE_FILE_LOGGING", "true"),
     value("FELIX_DEFAULTENDPOINTTOHOSTACTION", "ACCEPT"),
-    // Policy also covers the IPv6 addresses that the kernel gives to interfaces; pods get IPv4 addresses only.
+    // Policy also applies to the IPv6 addresses that the kernel assigns to interfaces; pods get only IPv4 addresses.
     value("FELIX_IPV6SUPPORT", "true"),
     value("CALICO_IPV6POOL_CIDR", "none"),
     value("FELIX_HEALTHENABLED", "true"),

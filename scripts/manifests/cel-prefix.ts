@@ -1,11 +1,11 @@
-// IP prefixes in CEL, by text functions alone: the API server has a library for them only since Kubernetes 1.31.
+// Parses IP prefixes in CEL with text functions only, because the API server has a library for them only since Kubernetes 1.31.
 // https://kubernetes.io/docs/reference/using-api/cel/#kubernetes-cidr-library
 
 const NIBBLES = `[${Array.from({ length: 16 }, (_, i) => `'${i.toString(2).padStart(4, "0")}'`).join(", ")}]`;
 const OCTET = "(25[0-5]|(2[0-4]|1[0-9]|[1-9])?[0-9])";
 const IS_IPV4 = `^(${OCTET}[.]){3}${OCTET}/(3[0-2]|[12]?[0-9])$`;
 const IS_IPV6 = "^([0-9a-f]{1,4}|:):[0-9a-f:]*/(12[0-8]|1[01][0-9]|[1-9]?[0-9])$";
-/** Two and more groups of zeros, the longest run first. */
+/** Runs of two or more zero groups, the longest first. */
 const RUNS = `[${Array.from({ length: 7 }, (_, i) => `':${"0:".repeat(8 - i)}'`).join(", ")}]`;
 
 interface Variable {
@@ -14,9 +14,9 @@ interface Variable {
 }
 
 /**
- * Variables for a prefix: `NAMELength`, `NAMEBits` (the address in binary digits; empty if the text is no prefix), and
- * `NAMECanonical` (the text as programs write it, RFC 5952).
- * @param text an expression for its text
+ * Returns variables for a prefix: `NAMELength`, `NAMEBits` (the address in binary digits; empty if the text is not a prefix) and
+ * `NAMECanonical` (the canonical text of RFC 5952).
+ * @param text a CEL expression for its text
  */
 export function prefixVariables(name: string, text: string): readonly Variable[] {
   const address = `variables.${name}Address`;

@@ -1,5 +1,5 @@
-// What the manifests need for the certificates that kube-controllers creates: rights, and mounts of the pods that use them.
-// None of the objects is in a manifest. A pod that mounts one waits in ContainerCreating until kube-controllers has created it.
+// Builds the rights and mounts for the certificates that kube-controllers creates. The certificates are not in a manifest. A
+// pod that mounts one waits in ContainerCreating until kube-controllers has created it.
 import { AUTHORITY_SECRET, TYPHA_CERTIFICATES } from "../../src/controllers/certificates/names.ts";
 import { validating } from "./admission.ts";
 import {
@@ -16,7 +16,7 @@ const { bundle, server, client } = TYPHA_CERTIFICATES;
 const SECRETS = [AUTHORITY_SECRET, server.secret, client.secret];
 const CONFIG_MAPS = [bundle.configMap];
 
-/** In kube-controllers' own namespace. Creation cannot be limited by name here; `certificateAdmission` does that. */
+/** Rights in the namespace of kube-controllers. RBAC cannot limit creation by name; `certificateAdmission` does that. */
 export const CERTIFICATE_RULES: readonly PolicyRule[] = [
   { apiGroups: [""], resources: ["secrets", "configmaps"], verbs: ["create"] },
   { apiGroups: [""], resources: ["secrets"], resourceNames: SECRETS, verbs: ["get", "update"] },
@@ -24,8 +24,8 @@ export const CERTIFICATE_RULES: readonly PolicyRule[] = [
 ];
 
 /**
- * Without this policy, the right to create Secrets in kube-system would be a way to a node's credentials: a Secret of type
- * bootstrap.kubernetes.io/token lets its owner join the cluster.
+ * Without this policy, the right to create Secrets in kube-system would give access to the credentials of a node: a Secret of
+ * type bootstrap.kubernetes.io/token allows its owner to join the cluster.
  */
 export function certificateAdmission(): readonly KubernetesObject[] {
   const names = (list: readonly string[]): string => `[${list.map((name) => `'${name}'`).join(", ")}]`;
@@ -49,7 +49,7 @@ export function certificateAdmission(): readonly KubernetesObject[] {
   });
 }
 
-/** One side of the connections to Typha: environment, mounts and volumes. */
+/** Returns environment, mounts and volumes for one side of the connections to Typha. */
 interface TlsSide {
   readonly env: readonly Variable[];
   readonly volumeMounts: readonly Mount[];

@@ -1,4 +1,4 @@
-// The ConfigMap with the settings an operator edits, under the names the original gives them.
+// Builds the ConfigMap with the settings that an operator edits. The names are those of Calico.
 import { type KubernetesObject, NAMESPACE } from "./objects.ts";
 
 export interface ConfigMapOptions {
@@ -9,7 +9,7 @@ export interface ConfigMapOptions {
 
 export function configMap({ datastore, backend, typhaService }: ConfigMapOptions): KubernetesObject {
   const etcd = {
-    // Where etcd is, and its files inside the containers when it wants TLS: /calico-secrets/etcd-ca and so on.
+    // The endpoints of etcd and, for TLS, the paths of its files in the containers, such as /calico-secrets/etcd-ca.
     etcd_endpoints: "http://<ETCD_IP>:<ETCD_PORT>",
     etcd_ca: "",
     etcd_cert: "",
@@ -28,7 +28,7 @@ export function configMap({ datastore, backend, typhaService }: ConfigMapOptions
   };
 }
 
-/** Placeholders are filled in by install-cni on each node. */
+/** install-cni replaces the placeholders on each node. */
 function networkConfig(datastore: "kubernetes" | "etcdv3"): string {
   const etcd = {
     etcd_endpoints: "__ETCD_ENDPOINTS__",

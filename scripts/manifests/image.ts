@@ -1,5 +1,6 @@
-// The image of every role, named as `make image` names it. Container runtimes pull from the host that a name begins with, and
-// complete a name without one with a public registry. `localhost` is never such a registry, and nodes do not pull at all.
+// Defines the image of all containers, with the name that `make image` gives it. Container runtimes pull from the host at the
+// beginning of a name, or from a public registry if there is none. `localhost` is never a public registry, and nodes do not
+// pull this image at all.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 
@@ -9,5 +10,5 @@ const { version } = JSON.parse(readFileSync(join(import.meta.dir, "../../package
 
 export const IMAGE = `localhost/calico-ts/calico:v${version}`;
 
-/** These two lines of every container are what docs/kubernetes.md replaces for an image in a registry. */
+/** For an image in a registry, the command in docs/kubernetes.md replaces these two lines of every container. */
 export const FROM_IMAGE = { image: IMAGE, imagePullPolicy: "Never" } as const;

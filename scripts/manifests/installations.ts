@@ -1,4 +1,4 @@
-// The manifests people apply: which objects each is made of.
+// Lists the objects of each installation manifest.
 import { CRD_KINDS, customResourceDefinition } from "../../src/model/kinds/crd.ts";
 import { admission, policyDefaults } from "./admission.ts";
 import { calicoNode, clusterType, type NodeOptions } from "./calico-node.ts";
@@ -24,7 +24,7 @@ import { typha } from "./typha.ts";
 import { uninstall } from "./uninstall.ts";
 
 export interface Installation {
-  /** The first lines of the file: what it is and how it is used. */
+  /** The comment at the beginning of the file. */
   readonly about: string;
   readonly objects: readonly KubernetesObject[];
 }
@@ -104,7 +104,7 @@ function etcdSecret(): KubernetesObject {
     kind: "Secret",
     type: "Opaque",
     metadata: { name: "calico-etcd-secrets", namespace: NAMESPACE },
-    // base64 of the PEM files, under the names etcd-ca, etcd-cert and etcd-key.
+    // base64 of the PEM files, with the keys etcd-ca, etcd-cert and etcd-key.
     data: {},
   };
 }

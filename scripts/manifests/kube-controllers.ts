@@ -1,4 +1,4 @@
-// The Deployment of the controllers: one replica, replaced rather than doubled.
+// Builds the Deployment of kube-controllers. It has one replica; an update stops the old pod before it starts the new one.
 import { FROM_IMAGE } from "./image.ts";
 import {
   API_ADDRESS,
@@ -12,7 +12,7 @@ import {
 
 const name = "calico-kube-controllers";
 const labels = { "k8s-app": name };
-/** User and group of the controllers, who need no rights on the node. */
+/** User and group of the controllers, which need no privileges on the node. */
 const GROUP = 999;
 
 /** Taints of a node whose network is not set up yet. */
@@ -25,7 +25,7 @@ export interface ControllerOptions {
   readonly datastore: "kubernetes" | "etcdv3";
   /** Whether to create certificates for Typha. */
   readonly typha: boolean;
-  /** What the cluster consists of. With etcd, the nodes record it. */
+  /** The cluster type. With etcd, the nodes record it. */
   readonly clusterType?: string;
 }
 
@@ -53,10 +53,10 @@ export function kubeControllers({ datastore, typha, clusterType }: ControllerOpt
             ],
             serviceAccountName: name,
             priorityClassName: "system-cluster-critical",
-            // etcd may be reachable from the nodes only. With Typha, calico-node waits for the certificates that are
+            // etcd may be reachable only from the nodes. With Typha, calico-node waits for the certificates that are
             // created here, and no other pod gets a network before calico-node runs.
             ...(withEtcd || typha ? { hostNetwork: true } : {}),
-            // A secret's files belong to root and to this group: who runs as neither could not read its certificates.
+            // The files of a Secret belong to root and to this group, so that the controllers can read their certificates.
             securityContext: { ...(withEtcd ? { fsGroup: GROUP } : {}), seccompProfile: { type: "RuntimeDefault" } },
             containers: [container(withEtcd, typha, clusterType)],
             volumes: [

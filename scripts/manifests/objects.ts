@@ -1,4 +1,4 @@
-// The few shapes of Kubernetes objects that our manifests are made of: as much as we write, no more.
+// Defines types and common parts of the Kubernetes objects in the manifests, limited to the fields that they use.
 
 export interface KubernetesObject {
   readonly apiVersion: string;
@@ -52,7 +52,7 @@ export interface Volume {
   readonly emptyDir?: object;
 }
 
-/** There are no limits: a container that exceeds one is throttled or killed, and with it the network of its node. */
+/** No limits are set: a container that exceeds a limit is throttled or killed, which affects the network of its node. */
 export interface Requests {
   readonly cpu: string;
   readonly memory: string;
@@ -86,10 +86,10 @@ export const fromConfig = (name: string, key: string): Variable => ({
   valueFrom: { configMapKeyRef: { name: "calico-config", key } },
 });
 
-/** Where the API server is when the service address does not lead there yet: an operator may say so in this map. */
+/** A ConfigMap in which an operator can set the address of the API server, if the service address does not work yet. */
 export const API_ADDRESS = [{ configMapRef: { name: "kubernetes-services-endpoint", optional: true } }] as const;
 
-/** Runs on every node of Linux, whatever is wrong with the node. */
+/** Runs on every Linux node, regardless of its taints. */
 export const EVERYWHERE = {
   nodeSelector: { "kubernetes.io/os": "linux" },
   tolerations: [
@@ -99,7 +99,7 @@ export const EVERYWHERE = {
   ],
 } as const;
 
-/** At most one of them is away at a time. */
+/** At most one pod is unavailable at a time. */
 export const disruptionBudget = (name: string, labels: Readonly<Record<string, string>>): KubernetesObject => ({
   apiVersion: "policy/v1",
   kind: "PodDisruptionBudget",
@@ -107,7 +107,7 @@ export const disruptionBudget = (name: string, labels: Readonly<Record<string, s
   spec: { maxUnavailable: 1, selector: { matchLabels: labels } },
 });
 
-/** The datastore, where it is etcd. */
+/** The environment variables for etcd. */
 export const ETCD: readonly Variable[] = [
   value("DATASTORE_TYPE", "etcdv3"),
   fromConfig("ETCD_ENDPOINTS", "etcd_endpoints"),
@@ -119,7 +119,7 @@ export const ETCD: readonly Variable[] = [
 /** System calls that the container runtime allows by default. Privileged containers are not affected. */
 export const SECCOMP = { seccompProfile: { type: "RuntimeDefault" } } as const;
 
-/** No capabilities, no way to get more, and a root file system that cannot be written. */
+/** No capabilities, no privilege escalation, and a read-only root file system. */
 const CONFINED = {
   allowPrivilegeEscalation: false,
   readOnlyRootFilesystem: true,
@@ -130,8 +130,8 @@ const CONFINED = {
 export const UNPRIVILEGED = { runAsNonRoot: true, runAsUser: 65534, ...CONFINED } as const;
 
 /**
- * Runs as root, which owns the host's folders that are mounted, and with these capabilities only. Where SELinux is enforced, only
- * containers of type spc_t may write the host's files; elsewhere the runtime ignores the type.
+ * Runs as root, which owns the mounted folders of the host, with only these capabilities. If SELinux is enforced, only
+ * containers of type spc_t may write files of the host; otherwise the runtime ignores the type.
  */
 export const hostRoot = (capabilities: readonly string[] = []): object => ({
   runAsUser: 0,

@@ -1,7 +1,7 @@
-// Limits the accounts of calico-node and of the CNI plugin to objects of the node that they run on. RBAC cannot express this: all
-// nodes share one account. The API server knows the node from the token: since Kubernetes 1.30 a token of a pod names the
-// pod's node, since 1.31 a token can be bound to a node (src/cni/kubernetes/token-refresh.ts). A token that names no node may write nothing
-// of what is listed here. Real requests prove it in test/kubernetes/own-node.test.ts.
+// Limits the accounts of calico-node and of the CNI plugin to objects of the node on which they run. RBAC cannot express this,
+// because all nodes share one account. The API server gets the node from the token: since Kubernetes 1.30 the token of a pod
+// contains the pod's node, since 1.31 a token can be bound to a node (src/cni/kubernetes/token-refresh.ts). A token without a
+// node may write none of the objects in this file. test/kubernetes/own-node.test.ts tests this with real requests.
 // https://kubernetes.io/docs/reference/access-authn-authz/service-accounts-admin/#schema-for-service-account-private-claims
 import { BUILT_IN_TIERS } from "../../src/model/index.ts";
 import { texts, type Validation, validating, type ValidatingPolicy } from "./admission.ts";
@@ -15,7 +15,7 @@ const onlyFor = (...accounts: readonly string[]): Pick<ValidatingPolicy, "matchC
 });
 const OF_A_NODE = onlyFor("calico-node", "calico-cni-plugin");
 
-/** The node that the token names, or an empty text. */
+/** The node in the token, or an empty text. */
 const NODE = {
   name: "node",
   expression: `has(request.userInfo.extra) && '${CLAIM}' in request.userInfo.extra ? request.userInfo.extra['${CLAIM}'][0] : ''`,
@@ -27,7 +27,7 @@ const namesNode: Validation = {
 };
 const forbidden = (expression: string, message: string): Validation => ({ expression, message, reason: "Forbidden" });
 
-/** Expressions in CEL. */
+/** Builds CEL expressions. */
 const all = (...conditions: readonly string[]): string => conditions.map((condition) => `(${condition})`).join(" && ");
 const any = (...conditions: readonly string[]): string => conditions.map((condition) => `(${condition})`).join(" || ");
 const isOperation = (...operations: readonly string[]): string => `request.operation in ${texts(operations)}`;
@@ -42,8 +42,8 @@ const IS_NODE_ANNOTATION = "name.startsWith('projectcalico.org/')";
 const IS_POD_ANNOTATION = `name in ${texts(["podIP", "podIPs", "containerID"].map((name) => `cni.projectcalico.org/${name}`))}`;
 
 /**
- * Status and annotations of Nodes and Pods. A request for the status may also change metadata: labels of a Node attract pods,
- * labels of a pod choose its policies, and finalizers keep it from being deleted.
+ * Limits changes of the status and annotations of Nodes and Pods. A request for the status may also change metadata: labels of
+ * a Node can attract pods, labels of a pod select its policies, and finalizers prevent its deletion.
  */
 export function ownNodeStatus(): readonly KubernetesObject[] {
   const isSame = (field: string, empty: string): string =>
@@ -83,7 +83,7 @@ export function ownNodeStatus(): readonly KubernetesObject[] {
   });
 }
 
-/** Resources that name their node in `spec.node`. Objects that are marked as deleted are removed by whoever reads them. */
+/** Limits resources that have their node in `spec.node`. Objects that are marked as deleted may be removed by any node. */
 function ownResources(): readonly KubernetesObject[] {
   const isMarked = "request.operation == 'DELETE' && string(oldObject.spec.?deleted.orValue('')) == 'true'";
   const isOwn = (object: string, ...operations: readonly string[]) =>
@@ -105,10 +105,11 @@ function ownResources(): readonly KubernetesObject[] {
 }
 
 /**
- * Blocks of addresses. A node may own a block, or borrow addresses from another node's block, so what counts is each allocation:
- * a request may add, change and remove only allocations whose attributes name the token's node. Allocations of virtual machines
- * move between nodes: their attributes may change as long as the machine stays the same. Allocations that name no node (those
- * of old versions, reserved ones) belong to the owner of the block. Who owns a block changes only between its node and nobody.
+ * Limits changes of blocks. A node may own a block, or borrow addresses from the block of another node, so each allocation is
+ * checked: a request may add, change and remove only allocations whose attributes contain the token's node. Allocations of
+ * virtual machines move between nodes: their attributes may change if the machine remains the same. Allocations without a node
+ * (those of old versions, reserved ones) belong to the owner of the block. A node may only claim a block without an owner, or
+ * release its own block.
  */
 function ownBlocks(): readonly KubernetesObject[] {
   const entries = (object: string) =>
@@ -116,10 +117,10 @@ function ownBlocks(): readonly KubernetesObject[] {
   const isGone = "request.operation == 'DELETE' || object.spec.?deleted.orValue(false)";
   const affinity = (object: string) => `${object}.spec.?affinity.orValue('')`;
   const isMachine = "e.?handle_id.orValue('').contains('.vmi.')";
-  // The block's owner holds what names no node.
+  // Allocations without a node belong to the owner of the block.
   const isMine =
     "e == null || has(e.releasedAt) || e.?secondary.node.orValue(variables.ownedBefore ? variables.node : '') == variables.node";
-  /** What a request must leave as it is: free and own allocations are replaced by null, machines by their handle. */
+  /** The parts that a request must not change: free and own allocations are replaced by null, machines by their handle. */
   const fixed = (list: string) => `variables.${list}.map(e, ${isMine} ? null : (${isMachine} ? e.handle_id : e))`;
   const fixedWithMachines = (list: string) =>
     `variables.${list}.map(e, e != null && ${isMachine} ? e.handle_id : (${isMine} ? null : e))`;
@@ -130,7 +131,7 @@ function ownBlocks(): readonly KubernetesObject[] {
     ...OF_A_NODE,
     variables: [
       NODE,
-      // Handles do not name a node.
+      // Handles contain no node.
       { name: "isBlock", expression: "request.resource.resource == 'ipamblocks'" },
       { name: "isMarked", expression: "request.operation == 'DELETE' && oldObject.spec.?deleted.orValue(false)" },
       { name: "isGone", expression: isGone },
@@ -198,12 +199,12 @@ function ownBlocks(): readonly KubernetesObject[] {
   });
 }
 
-/** Addresses in a block, by the number of its host bits. Pools allow at most 12 (/20, /116). */
+/** The number of addresses in a block, by the number of its host bits. Pools allow at most 12 bits (/20, /116). */
 const BLOCK_SIZES = Array.from({ length: 13 }, (_, hostBits) => 2 ** hostBits);
 
 /**
- * New blocks have the size that their pool demands. A smaller block inside another node's block would attract the packets for the
- * addresses of that node's pods.
+ * New blocks must have the block size of their pool. A smaller block inside the block of another node would attract packets to
+ * the pods of that node.
  */
 function poolBlocks(): readonly KubernetesObject[] {
   return validating({
@@ -216,7 +217,7 @@ function poolBlocks(): readonly KubernetesObject[] {
       ...prefixVariables("block", "object.spec.cidr"),
       ...prefixVariables("pool", "params.spec.?cidr.orValue('')"),
       { name: "default", expression: "variables.poolIs4 ? 26 : 122" },
-      // The definition's default is 0 or absent.
+      // The default in the CRD is 0 or absent.
       { name: "given", expression: "int(params.spec.?blockSize.orValue(0))" },
       {
         name: "common",
@@ -239,8 +240,8 @@ function poolBlocks(): readonly KubernetesObject[] {
 }
 
 /**
- * Tokens that calico-node requests for the CNI plugin. Before Kubernetes 1.31 a token cannot be bound to a node. One that is not
- * bound may be requested for a day, and may write nothing of what is listed here.
+ * Limits the tokens that calico-node requests for the CNI plugin. Before Kubernetes 1.31 a token cannot be bound to a node. A
+ * token that is not bound is valid for at most one day, and may write none of the objects in this file.
  */
 function ownToken(): readonly KubernetesObject[] {
   return validating({
@@ -249,7 +250,7 @@ function ownToken(): readonly KubernetesObject[] {
     resources: ["serviceaccounts/token"],
     operations: ["CREATE"],
     ...onlyFor("calico-node"),
-    // The field is null, not absent, in a request without it.
+    // In a request without the field it is null, not absent.
     variables: [NODE, { name: "isBound", expression: "object.spec.?boundObjectRef.orValue(null) != null" }],
     validations: [
       namesNode,
@@ -268,7 +269,7 @@ function ownToken(): readonly KubernetesObject[] {
   });
 }
 
-/** What startup writes (src/node/startup/default-resources.ts), with the defaults of the schemas. */
+/** The resources that startup creates (src/node/startup/default-resources.ts), with the defaults of the schemas. */
 const FELIX_DEFAULTS = {
   reportingInterval: "0s",
   logSeverityScreen: "Info",
@@ -285,11 +286,11 @@ const map = (fields: Readonly<Record<string, string>>): string =>
     .map(([name, value]) => `'${name}': '${value}'`)
     .join(", ")}}`;
 
-/** Settings and pools for the whole cluster: nodes create those that the first node of a cluster creates, and no others. */
+/** Limits cluster-wide settings and pools: a node may create only those that the first node of a cluster creates. */
 function onlyDefaults(): readonly KubernetesObject[] {
   const names = (resource: string, ...allowed: readonly string[]) =>
     any(`request.resource.resource != '${resource}'`, `object.metadata.name in ${texts(allowed)}`);
-  // Definitions of the group projectcalico.org come from Calico and may set other defaults.
+  // CRDs of the group projectcalico.org are those of Calico, and may set other defaults.
   const contents = (resource: string, defaults: Readonly<Record<string, string>>) =>
     any(
       `request.resource.resource != '${resource}' || request.resource.group != 'crd.projectcalico.org'`,

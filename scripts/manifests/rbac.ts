@@ -1,5 +1,5 @@
-// Who may do what: one account per component, and no right that its code does not use (test/kubernetes/rbac.test.ts
-// runs the code as these accounts, and tries what they must not do).
+// Defines the rights of all components: one account per component, and no right that its code does not use.
+// test/kubernetes/rbac.test.ts runs the code with these accounts, and tries forbidden requests.
 import { CRD_KINDS } from "../../src/model/kinds/crd.ts";
 import { kindOf } from "../../src/model/kinds.ts";
 import { type KubernetesObject, NAMESPACE, type PolicyRule, type Verb } from "./objects.ts";
@@ -16,22 +16,22 @@ const rule = (apiGroups: readonly string[], resources: readonly string[], verbs:
   verbs,
 });
 
-/** Whether the machine a pod runs lives on: the machine keeps its addresses as long. */
+/** Virtual machines keep their addresses as long as they exist, so IPAM checks whether the machine of a pod exists. */
 const MACHINES = rule(["kubevirt.io"], ["virtualmachines", "virtualmachineinstances"], ["get"]);
 
 const IPAM = ["ipamblocks", "blockaffinities", "ipamhandles"] as const;
-/** Written by one component alone and of no interest to nodes. */
+/** Written by only one component, and not used by nodes. */
 const NOT_FOR_NODES = ["kubecontrollersconfigurations", "ipamhandles", "ipamconfigs", "ipreservations"];
 const CUSTOM = CRD_KINDS.map((kind) => (kind === "IPAMConfiguration" ? "ipamconfigs" : kindOf(kind).plural)).sort();
 
-/** What the agents follow, through Typha or on their own. */
+/** The resources that agents watch, through Typha or directly. */
 const FOLLOWED: readonly PolicyRule[] = [
   rule(CORE, ["nodes", "namespaces", "pods", "serviceaccounts", "services"], READ),
   rule(["discovery.k8s.io"], ["endpointslices"], READ),
   rule(["networking.k8s.io"], ["networkpolicies"], READ),
   rule(["policy.networking.k8s.io"], ["clusternetworkpolicies"], READ),
   rule(["kubevirt.io"], ["virtualmachineinstancemigrations"], READ),
-  // Shows when the definitions of the two kinds above are installed.
+  // To detect when the CRDs of the two kinds above are installed.
   rule(["apiextensions.k8s.io"], ["customresourcedefinitions"], ["list", "watch"]),
   rule(
     CALICO,
@@ -40,35 +40,35 @@ const FOLLOWED: readonly PolicyRule[] = [
   ),
 ];
 
-/** Addresses: blocks, affinities and handles are made, changed and removed; pools and settings only read. */
+/** IPAM: blocks, affinities and handles are created, changed and deleted; pools and settings are only read. */
 const ADDRESSES: readonly PolicyRule[] = [
   rule(CALICO, IPAM, [...READ, ...WRITE]),
   rule(CALICO, ["ippools", "ipreservations"], ["get", "list"]),
   rule(CALICO, ["ipamconfigs"], ["get", "create"]),
 ];
 
-/** What every cluster has, created by the first program that starts. Only calico-kube-controllers updates it. */
+/** Resources of every cluster, which the first program creates. Only calico-kube-controllers updates them. */
 const CLUSTER_FACTS: readonly PolicyRule[] = [rule(CALICO, ["clusterinformations", "tiers"], ["get", "create"])];
 
 export const NODE_RULES: readonly PolicyRule[] = [
   ...FOLLOWED,
   ...ADDRESSES,
   ...CLUSTER_FACTS,
-  // The CNI service follows what every pod would ask for.
+  // The CNI service watches the objects that each ADD would otherwise request.
   rule(CALICO, ["ipamconfigs", "ipreservations"], READ),
   // Startup creates default pools and settings (limited to these by own-node.ts) and changes none that exist.
   rule(CALICO, ["ippools", "felixconfigurations", "bgpconfigurations", "ipamconfigs"], ["create"]),
   // These, addresses, and the two below are limited to the account's own node by own-node.ts.
   rule(CALICO, ["caliconodestatuses/status", "caliconodestatuses"], ["update"]),
-  // Our part of a node stands in its annotations, a pod's addresses in the pod's.
+  // The fields of a Calico Node are in annotations of the Kubernetes Node, the addresses of a pod in its annotations.
   rule(CORE, ["nodes/status"], ["patch", "update"]),
   rule(CORE, ["pods/status"], ["patch"]),
   MACHINES,
 ];
 
-/** In the components' own namespace only. */
+/** Only in the namespace of the components. */
 export const NODE_LOCAL_RULES: readonly PolicyRule[] = [
-  // kubeadm and Rancher leave the pod subnets there.
+  // kubeadm and Rancher store the pod subnets there.
   { ...rule(CORE, ["configmaps"], ["get"]), resourceNames: ["kubeadm-config", "full-cluster-state"] },
   { ...rule(CORE, ["serviceaccounts/token"], ["create"]), resourceNames: ["calico-cni-plugin"] },
 ];
@@ -92,7 +92,7 @@ const POLICIES = [
 
 export const CONTROLLER_RULES: readonly PolicyRule[] = [
   rule(CORE, ["nodes", "pods", "services"], READ),
-  // A pool of services may be for some namespaces only.
+  // A pool for services may be limited to some namespaces.
   rule(CORE, ["namespaces"], ["get"]),
   rule(CORE, ["services/status"], ["update"]),
   ...ADDRESSES,
@@ -100,7 +100,7 @@ export const CONTROLLER_RULES: readonly PolicyRule[] = [
   rule(CALICO, ["clusterinformations"], ["update"]),
   rule(CALICO, ["ippools", "ipreservations", "clusterinformations"], READ),
   rule(CALICO, ["hostendpoints"], [...READ, ...WRITE]),
-  // Policies of older releases move to their own names.
+  // Policies of older releases are renamed.
   rule(CALICO, POLICIES, ["get", "list", "create", "delete"]),
   rule(CALICO, ["kubecontrollersconfigurations"], [...READ, "create", "update"]),
   rule(CALICO, ["kubecontrollersconfigurations/status"], ["update"]),
@@ -108,7 +108,7 @@ export const CONTROLLER_RULES: readonly PolicyRule[] = [
   { nonResourceURLs: ["/healthz"], verbs: ["get"] },
 ];
 
-/** Kubernetes' own controllers remove the policies of a namespace, for which they must see the tiers. */
+/** Controllers of Kubernetes delete the policies of a namespace, for which they must have `get` on the tiers. */
 const TIER_GETTER: readonly PolicyRule[] = [rule(["projectcalico.org"], ["tiers"], ["get"])];
 
 export const CONTROLLER_LOCAL_RULES: readonly PolicyRule[] = [
@@ -117,7 +117,7 @@ export const CONTROLLER_LOCAL_RULES: readonly PolicyRule[] = [
   { ...rule(["coordination.k8s.io"], ["leases"], ["get", "update"]), resourceNames: ["calico-kube-controllers"] },
 ];
 
-/** With etcd Calico's resources are elsewhere: Kubernetes is only read. */
+/** With etcd as datastore, Kubernetes is only read. */
 export const ETCD_NODE_RULES: readonly PolicyRule[] = [
   rule(CORE, ["nodes", "namespaces", "pods", "services"], READ),
   rule(["discovery.k8s.io"], ["endpointslices"], READ),
@@ -133,7 +133,7 @@ export const ETCD_CONTROLLER_RULES: readonly PolicyRule[] = [
   { nonResourceURLs: ["/healthz"], verbs: ["get"] },
 ];
 
-/** An account with its rights: in the whole cluster, and in its own namespace. */
+/** Returns an account with its rights in the whole cluster and in its own namespace. */
 export function account(
   name: string,
   rules: readonly PolicyRule[],

@@ -1,4 +1,4 @@
-// Typha: one watch of the API server for many nodes.
+// Builds the Deployment of Typha, which watches the API server on behalf of many nodes.
 import { TYPHA_SERVER } from "./certificates.ts";
 import { FROM_IMAGE } from "./image.ts";
 import {
@@ -31,11 +31,11 @@ export function typha(): readonly KubernetesObject[] {
       kind: "Deployment",
       metadata: { name, namespace: NAMESPACE, labels },
       spec: {
-        // One for each 200 nodes, and three at least where it matters.
+        // Use one replica for each 200 nodes, and at least three in production.
         replicas: 1,
         revisionHistoryLimit: 2,
         selector: { matchLabels: labels },
-        // A new one is there before an old one lets its clients go.
+        // A new pod is ready before an old one disconnects its clients.
         strategy: { type: "RollingUpdate", rollingUpdate: { maxSurge: "100%", maxUnavailable: 1 } },
         template: {
           metadata: {
@@ -45,7 +45,7 @@ export function typha(): readonly KubernetesObject[] {
           spec: {
             ...EVERYWHERE,
             hostNetwork: true,
-            // Longer than it takes to hand all clients over.
+            // Longer than Typha needs to disconnect all clients gradually.
             terminationGracePeriodSeconds: 300,
             serviceAccountName: name,
             priorityClassName: "system-cluster-critical",

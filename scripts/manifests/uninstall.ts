@@ -1,4 +1,5 @@
-// Cleans the nodes after the rest was deleted: every node is clean once its pod is ready, then this goes too.
+// Builds the DaemonSet that cleans up the nodes after the rest has been deleted. A node is clean when its pod is ready; then
+// the DaemonSet can be deleted too.
 import { FROM_IMAGE } from "./image.ts";
 import {
   EVERYWHERE,
@@ -53,7 +54,7 @@ export function uninstall(): readonly KubernetesObject[] {
                 volumeMounts: mounts.map(({ name: volume, mountPath }) => ({ name: volume, mountPath })),
               },
             ],
-            // Nothing is left to do; the pod stays so that all can see it was done.
+            // The work is done. The pod keeps running, so that its readiness can be checked.
             containers: [
               {
                 ...FROM_IMAGE,

@@ -1,7 +1,13 @@
 import type { Database } from "bun:sqlite";
 import { beforeEach, expect, test } from "bun:test";
 import { type Cidr, parseCidr } from "../../lib/ip/ip.ts";
-import { API_VERSION, ignoreUnreadable, type KindName, readClusterInformation, type Resource } from "../../model/index.ts";
+import {
+  API_VERSION,
+  ignoreUnreadable,
+  type KindName,
+  readClusterInformation,
+  type Resource,
+} from "../../model/index.ts";
 import type { Datastore } from "../datastore.ts";
 import { AlreadyExists, Conflict, NotFound, Unsupported, ValidationFailed } from "../errors.ts";
 import { openSqliteInMemory } from "../sqlite/open.ts";

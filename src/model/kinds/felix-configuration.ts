@@ -38,7 +38,7 @@ export default defineKind({
       report(
         ["nodeSelector"],
         config.nodeSelector,
-        `has no place on ${metadata.name}: its name already says whom it is for`,
+        `is not possible in ${metadata.name}, whose name determines the nodes`,
       );
     for (const [i, override] of (config.healthTimeoutOverrides ?? []).entries())
       if (override.timeout.startsWith("-"))

@@ -65,7 +65,7 @@ const secret: Texts = {
 };
 
 const filterRule: Texts = {
-  cidr: "Compares the route's destination with this range, as matchOperator says.",
+  cidr: "Compares the route's destination with this range, according to matchOperator.",
   prefixLength: "Limits the prefix length of the route. Needs cidr.",
   "prefixLength.min": "Smallest prefix length. The default is that of cidr.",
   "prefixLength.max": "Largest prefix length. The default is 32 (IPv4) or 128 (IPv6).",

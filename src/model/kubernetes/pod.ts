@@ -29,7 +29,7 @@ const NETWORK_STATUS_ANNOTATION = "k8s.v1.cni.cncf.io/network-status";
 /**
  * Condition in the pod's status that the CNI plugin writes: `True` after ADD, with the addresses as in the annotation
  * `podIPs` as its message and the container's ID as its reason; `False` after DEL. If the pod's interface does not have
- * the name that is computed from the pod's name, the message ends with ` interface=NAME`. Whoever creates a pod can write
+ * the name that is computed from the pod's name, the message ends with ` interface=NAME`. The creator of a pod can write
  * its annotations but not its status.
  */
 const ASSIGNED_CONDITION = "cni.projectcalico.org/AddressesAssigned";

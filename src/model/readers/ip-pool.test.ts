@@ -86,7 +86,7 @@ const cases: readonly {
     problems: ["spec.ipipMode: want Never, Always or CrossSubnet"],
   },
   {
-    name: "wrong types; unreadable uses are none",
+    name: "wrong types; if allowedUses is unreadable, the pool has no uses",
     given: {
       spec: { cidr, blockSize: "26", natOutgoing: 1, nodeSelector: 5, allowedUses: ["Workload", 5], disabled: "true" },
       status: { conditions: 5 },

@@ -7,8 +7,7 @@ import { importExport } from "./import.ts";
 
 test("TC-C40 lock and unlock tell all agents by the cluster's ready flag", async () => {
   using line = new CommandLine();
-  const ready = async () =>
-    (await line.stored("ClusterInformation")).map(isDatastoreReady);
+  const ready = async () => (await line.stored("ClusterInformation")).map(isDatastoreReady);
   const migrate = (word: string) => line.run("datastore", "migrate", word);
   expect(await migrate("lock")).toEqual({ code: 0, out: "Datastore locked.\n", err: "" });
   expect(await ready()).toEqual([false]);

@@ -1,12 +1,12 @@
 import { expect, test } from "bun:test";
-import { NeighbourWatch, readCounts } from "./neighbour-table.ts";
+import { NeighbourOverflowMonitor, readCounts } from "./neighbour-overflow.ts";
 
 const FILE = `entries  allocs   res_failed forced_gc_runs unresolved_discards table_fulls
 00000006 0000c191 000007c4   000113ce       00000040            0000000a
 00000006 0000e636 00000001   00000001       00000001            00000010
 `;
 
-test("the processors' rows are one figure", () => {
+test("counters of all CPUs are summed", () => {
   expect(readCounts(FILE)).toEqual({
     table_fulls: 26,
     forced_gc_runs: 0x113cf,
@@ -15,15 +15,15 @@ test("the processors' rows are one figure", () => {
   });
 });
 
-test("a lost packet is laid beside the moments when the table was full", () => {
+test("a lost packet is compared with the times at which the table was full", () => {
   let fulls = 3;
-  const watch = new NeighbourWatch(() => [
+  const watch = new NeighbourOverflowMonitor(() => [
     { table_fulls: fulls, forced_gc_runs: 0, unresolved_discards: 0, res_failed: 0 },
   ]);
-  watch.look(1000);
+  watch.sample(1000);
   fulls += 7;
-  watch.look(1020);
-  watch.look(5000);
+  watch.sample(1020);
+  watch.sample(5000);
   expect(watch.overflows).toEqual([{ afterMs: 1000, atMs: 1020, count: 7 }]);
   expect(watch.wasFull(900, 200)).toBe(true);
   expect(watch.wasFull(1010, 200)).toBe(true);

@@ -1,15 +1,15 @@
-// The kernel's tables of neighbours, one per family for all namespaces of the machine. When one is full and nothing in
-// it may go, the kernel drops packets to neighbours it does not know, whoever sends them: loss that is not ours. Looked
-// at while probes fly, so that each lost one can be laid beside the moments when a table was full.
+// Detects overflows of the kernel's neighbour tables, of which there is one per IP version for all namespaces of the machine.
+// If a table is full and no entry can be evicted, the kernel drops packets to unknown neighbours. Such losses are not caused by
+// Calico, so the tables are sampled while probes are sent, to find the lost probes that coincide with an overflow.
 import { readFileSync } from "node:fs";
 
 const TABLES = ["arp_cache", "ndisc_cache"] as const;
-/** Those that tell of packets dropped for want of a neighbour. */
+/** Counters of packets that were dropped because a neighbour was not resolved. */
 const COUNTERS = ["table_fulls", "forced_gc_runs", "unresolved_discards", "res_failed"] as const;
 type Counter = (typeof COUNTERS)[number];
 type Counts = Readonly<Record<Counter, number>>;
 
-/** Sums over the processors; the file has a row for each, in hexadecimal. */
+/** Sums the counters of all CPUs; the file has a row for each, in hexadecimal. */
 export function readCounts(text: string): Counts {
   const [names = [], ...rows] = text.trim().split("\n").map(words);
   const column = (name: string) => {
@@ -20,13 +20,13 @@ export function readCounts(text: string): Counts {
 }
 
 export interface Overflow {
-  /** The last look that saw none of it, and the one that did. */
+  /** The last sample before the overflow, and the first sample after it. */
   readonly afterMs: number;
   readonly atMs: number;
   readonly count: number;
 }
 
-export class NeighbourWatch {
+export class NeighbourOverflowMonitor {
   readonly overflows: Overflow[] = [];
   readonly #read: () => readonly Counts[];
   readonly #first: readonly Counts[];
@@ -38,19 +38,19 @@ export class NeighbourWatch {
     this.#first = this.#last = read();
   }
 
-  look(atMs: number): void {
+  sample(atMs: number): void {
     const now = this.#read();
     const count = fulls(now) - fulls(this.#last);
     if (count > 0) this.overflows.push({ afterMs: this.#lastMs, atMs, count });
     [this.#last, this.#lastMs] = [now, atMs];
   }
 
-  /** Whether a table was full while a packet sent then was on its way. */
+  /** Whether a table was full between `sentMs` and `forMs` later. */
   wasFull(sentMs: number, forMs: number): boolean {
     return this.overflows.some(({ afterMs, atMs }) => afterMs <= sentMs + forMs && atMs >= sentMs);
   }
 
-  /** What the kernel counted since the beginning. */
+  /** Describes the changes of the counters since the first sample. */
   describe(): string {
     return TABLES.map((table, i) => {
       const changes = COUNTERS.map(

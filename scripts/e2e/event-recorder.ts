@@ -1,5 +1,5 @@
-// Writes down what happens on a cluster while something is tried on it: links, addresses, routes, neighbours and rules
-// of every node as the kernel tells of them, pods as the API server does, what calico-node says. Every line has its time.
+// Records events on a cluster during a test: changes of links, addresses, routes, neighbours and rules on every node, as
+// reported by the kernel, changes of pods, as reported by the API server, and the logs of calico-node. Every line has a time.
 import { type ChildProcess, execFile, spawn } from "node:child_process";
 import { createWriteStream, mkdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import { createInterface } from "node:readline";
 import { baseEnvironment } from "../../src/lab/host.ts";
 import type { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
 
-/** What tells where a packet ends, by node. */
+/** Commands whose output may explain where a node dropped a packet. */
 const SNAPSHOT: Readonly<Record<string, readonly string[]>> = {
   routes: ["ip", "-4", "route", "show", "table", "all"],
   neighbours: ["ip", "-4", "neigh"],
@@ -18,7 +18,7 @@ const SNAPSHOT: Readonly<Record<string, readonly string[]>> = {
   connections: ["conntrack", "-L"],
 };
 
-export class Witness {
+export class EventRecorder {
   readonly #children: ChildProcess[] = [];
   readonly #before: ReadonlyMap<string, string>;
 
@@ -43,7 +43,7 @@ export class Witness {
     this.#before = this.#counters();
   }
 
-  /** Everything that may explain a packet lost just now; the first call counts. */
+  /** Saves the state of all nodes that may explain a lost packet. Only the first call has an effect. */
   snapshot = once(async () => {
     await Promise.all(
       this.cluster.lab.plan.nodes.flatMap(({ name }) =>
@@ -60,7 +60,7 @@ export class Witness {
     this.#file("probes").write(`${new Date().toISOString()} ${line}\n`);
   }
 
-  /** Stops; what was seen is kept only when there is something to explain. */
+  /** Stops recording. The files are kept only if `keep` is set. */
   async end(keep: boolean): Promise<void> {
     for (const child of this.#children) child.kill("SIGKILL");
     if (keep) {
@@ -77,7 +77,7 @@ export class Witness {
     if (!keep) rmSync(this.folder, { recursive: true, force: true });
   }
 
-  /** By the network namespace alone, so that ending our child ends the program. */
+  /** Enters only the network namespace, so that killing the child process ends the command. */
   #inNode(node: string, command: readonly string[]): readonly [string, ...string[]] {
     return ["nsenter", `--net=/run/netns/${this.cluster.lab.folder.namespace(node)}`, "--", ...command];
   }
@@ -91,7 +91,7 @@ export class Witness {
 
   #follow(name: string, [file, ...args]: readonly [string, ...string[]]): void {
     const child = spawn(file, args, { env: baseEnvironment(), stdio: ["ignore", "pipe", "ignore"] });
-    child.on("error", () => {}); // a tool that is not there leaves no evidence, and nothing else
+    child.on("error", () => {}); // a missing tool is ignored
     this.#children.push(child);
     const stream = this.#file(name);
     createInterface({ input: child.stdout }).on("line", (line) => {
@@ -106,7 +106,7 @@ export class Witness {
     return file;
   }
 
-  /** The kernel's counters of each node's network, and the machine's one ARP table. */
+  /** Reads the kernel's network counters of each node, and those of the machine's ARP table. */
   #counters(): Map<string, string> {
     const found = new Map<string, string>();
     for (const { host } of this.cluster.places) {
@@ -126,7 +126,7 @@ export class Witness {
 
 const words = (line: string): string[] => line.trim().split(/\s+/);
 
-/** Files of two lines each: names, then values. */
+/** Parses pairs of lines: names, then values. */
 function pairs(text: string): (readonly [string, string])[] {
   const lines = text.trim().split("\n");
   return lines.flatMap((line, i) => {
@@ -146,6 +146,6 @@ function output(file: string, args: readonly string[]): Promise<string> {
 }
 
 function once(work: () => Promise<void>): () => Promise<void> {
-  let begun: Promise<void> | undefined;
-  return () => (begun ??= work());
+  let startMs: Promise<void> | undefined;
+  return () => (startMs ??= work());
 }
