@@ -189,6 +189,7 @@ describe("findRejectedRules", () => {
     fallbackTexts: [[`${text} closest`], [`${text} last`]],
     hooks: ["FORWARD"],
     requirements: `${index}`,
+    renderSimplified: () => ["simplified"],
     ...given,
   });
   const many = (count: number) => Array.from({ length: count }, (_, i) => suspect(i));
@@ -249,14 +250,26 @@ describe("findRejectedRules", () => {
     expect(await find(many(8), probe)).toEqual([]);
   });
 
-  test("above the limit, rules with the same requirements are assumed to be rejected", async () => {
+  test("above the limit, if the kernel lacks a feature, all rules that need it are assumed to be rejected", async () => {
     const suspects = Array.from({ length: 100 }, (_, i) =>
       suspect(i, `rule ${i}`, { requirements: i < 80 ? "a" : "b" }),
     );
-    const { probe, counts } = fakeProbe((rule) => Number(rule.slice(5)) < 80 && !rule.includes("closest"));
+    const { probe, counts } = fakeProbe(
+      (rule) => rule === "simplified" || (Number(rule.slice(5)) < 80 && !rule.includes("closest")),
+    );
     expect((await find(suspects, probe)).map(({ index }) => index)).toEqual(
       suspects.slice(0, 80).map(({ index }) => index),
     );
     expect(counts.tests).toBeLessThan(300);
+  });
+
+  test("above the limit, if only long rules are rejected, rules of other chains are not assumed to be rejected", async () => {
+    const tenant = Array.from({ length: 60 }, (_, i) =>
+      suspect(i, `long ${i}`, { chain: "tenant", requirements: "a" }),
+    );
+    const neighbour = suspect(60, "short", { chain: "neighbour", requirements: "a" });
+    const { probe } = fakeProbe((rule) => /^long \d+$/.test(rule));
+    const found = await findRejectedRules([...tenant, neighbour], probe);
+    expect(found.map((each) => each.suspect.chain)).toEqual(tenant.map(({ chain: name }) => name));
   });
 });

@@ -18,6 +18,8 @@ export interface Suspect extends RulePosition {
   readonly hooks: readonly string[];
   /** Equal for rules that need the same kernel features. */
   readonly requirements: string;
+  /** Renders the shortest rule that needs the same kernel features. */
+  readonly renderSimplified: () => readonly RuleText[];
 }
 
 /** Tries rules. Methods throw `IptablesError` if the kernel cannot be tested at the moment. */
@@ -36,7 +38,11 @@ export interface RejectedRule<S extends Suspect> {
   readonly level: number;
 }
 
-/** Bisection finds at most this many different rules. Then rules with the same requirements are assumed to be rejected. */
+/**
+ * Bisection finds at most this many different rules. Then rules with the same requirements are assumed to be rejected: in
+ * all chains if the kernel lacks the feature, otherwise only in the chains with rejected rules. One tenant's rules may be
+ * rejected because of their length, and must not affect the policies of others.
+ */
 const MAX_SEARCHED = 32;
 /** Number of rejected rules with the same requirements from which the assumption is made. */
 const MIN_SIMILAR = 8;
@@ -80,25 +86,35 @@ async function search<S extends Suspect>(
       const level = await closestAccepted(probe, first, hooks);
       rejected.push(...same.map((suspect) => ({ suspect, level })));
     }
-    if (rejected.length > MAX_SEARCHED) return [...rejected, ...similarRules(suspects, rejected)];
+    if (rejected.length > MAX_SEARCHED) return [...rejected, ...(await similarRules(probe, suspects, rejected, hooks))];
   }
   return rejected;
 }
 
-/** Rules that need the same kernel features as many rejected rules. */
-function similarRules<S extends Suspect>(
+/** Returns the rules that are assumed to be rejected, because they need the same kernel features as many rejected rules. */
+async function similarRules<S extends Suspect>(
+  probe: RuleProbe,
   suspects: readonly S[],
   rejected: readonly RejectedRule<S>[],
-): RejectedRule<S>[] {
+  hooks: readonly string[],
+): Promise<RejectedRule<S>[]> {
   const found = new Set(rejected.map(({ suspect: { chain, index } }) => `${chain} ${index}`));
-  return suspects.flatMap((suspect) => {
-    if (found.has(`${suspect.chain} ${suspect.index}`)) return [];
-    const similar = rejected.filter((each) => each.suspect.requirements === suspect.requirements);
-    const [first] = similar;
-    return first === undefined || similar.length < MIN_SIMILAR || suspect.fallbackTexts.length <= first.level
-      ? []
-      : [{ suspect, level: first.level }];
-  });
+  const others = Map.groupBy(
+    suspects.filter(({ chain, index }) => !found.has(`${chain} ${index}`)),
+    ({ requirements }) => requirements,
+  );
+  const similar: RejectedRule<S>[] = [];
+  for (const [requirements, same] of Map.groupBy(rejected, ({ suspect }) => suspect.requirements)) {
+    const [first] = same;
+    if (first === undefined || same.length < MIN_SIMILAR) continue;
+    const { level } = first;
+    const chains = new Set(same.map(({ suspect }) => suspect.chain));
+    const isFeatureMissing = !(await probe.accepts([probe.normalize(first.suspect.renderSimplified())], hooks));
+    for (const suspect of others.get(requirements) ?? [])
+      if ((isFeatureMissing || chains.has(suspect.chain)) && suspect.fallbackTexts.length > level)
+        similar.push({ suspect, level });
+  }
+  return similar;
 }
 
 async function findRejectedTexts(

@@ -5,7 +5,7 @@ import { listsEqual } from "../../lib/compare-lists.ts";
 import { DesiredChains, usesSet } from "../rules/desired-chains.ts";
 import { dispatchTree } from "../rules/dispatch-tree.ts";
 import type { RulePosition } from "../rules/fallback/active-fallbacks.ts";
-import { type Chain, chain, chainTargets, type Rule, type RuleChain, type SetId } from "../rules/rule.ts";
+import { type Chain, chain, chainTargets, type Match, type Rule, type RuleChain, type SetId } from "../rules/rule.ts";
 import { renderChain, type RenderContext } from "./render.ts";
 import type { Suspect } from "./rejected-rules.ts";
 import type { WrittenChain } from "./restore-text.ts";
@@ -142,6 +142,7 @@ export class RenderedChains {
         fallbackTexts: fallbacks.map(render),
         hooks,
         requirements: `${requirementsOf(rule)} ${firstLevel}`,
+        renderSimplified: () => render(simplified(fallback ?? rule)),
       },
     ];
   }
@@ -185,3 +186,16 @@ const requirementsOf = ({ match = [], action }: Rule): string =>
     action?.kind,
     action?.kind === "decide" && action.nflog !== undefined,
   ].join(" ");
+
+/** Returns a rule with one match of each kind and one element of each list. */
+function simplified(rule: Rule): Rule {
+  const byKind = new Map((rule.match ?? []).map((each) => [each.kind, each]));
+  return { ...rule, match: [...byKind.values()].map(withOneElement) };
+}
+
+function withOneElement(match: Match): Match {
+  if (match.kind === "nets") return { ...match, nets: match.nets.slice(0, 1) };
+  if (match.kind !== "ports") return match;
+  const ranges = match.ranges.slice(0, 1);
+  return { ...match, ranges, sets: ranges.length > 0 ? [] : match.sets?.slice(0, 1) };
+}

@@ -48,6 +48,19 @@ test("FD-085 a rule that excludes all addresses is not written, in either family
   expect(text([rule({ srcNet: nets("0.0.0.0/0") })])).toEqual([`${TITLE} --source 0.0.0.0/0 ${ACCEPT}`]);
 });
 
+test("a rule with more negated ports than a kernel rule can contain is closed", () => {
+  const sets = (count: number) => Array.from({ length: count }, (_, i) => `n:set${i}`);
+  const tcp = { protocol: { name: "tcp" } };
+  const long = { ...tcp, dstPorts: [{ first: 80, last: 80 }], notSrcNamedPortIpSetIds: sets(11) };
+  const tooLong = { ...long, notDstNamedPortIpSetIds: sets(10) };
+  expect(text([rule(long)])[0]).toContain("n:set10");
+  expect(text([rule(tooLong)])).toEqual([TITLE]);
+  expect(text([rule({ ...tooLong, action: "log" })])).toEqual([TITLE]);
+  const closed = text([rule({ ...tcp, dstPorts: [{ first: 80, last: 80 }], action: "deny" })]);
+  expect(text([rule({ ...tooLong, action: "deny" })])).toEqual(closed);
+  expect(text([rule({ ...tooLong, action: "next-tier" })])).toEqual(closed);
+});
+
 test("of thousands of annotations, only the first sixteen are written, because each kernel rule repeats them", () => {
   const annotations = Object.fromEntries(Array.from({ length: 5000 }, (_, i) => [`k${i}`, "v"]));
   const prefixes = Array.from({ length: 200 }, (_, i) => `10.0.${i}.0/24`);

@@ -5,12 +5,20 @@ import type { RulesConfig } from "./config.ts";
 import { type ChainNames, type Direction, policyPath, policyTitle, shortKind } from "./names.ts";
 import { nflogGroup, nflogPrefix } from "./nflog.ts";
 import { policyRuleMatch } from "./policy-rule-match.ts";
+import { splitPorts } from "./port-groups.ts";
 import { type Action, chain, clearMark, type Match, type Rule, type RuleChain } from "./rule.ts";
 
 /** Annotations are comments of all kernel rules for one rule, which may be hundreds with iptables. */
 const MAX_ANNOTATIONS = 16;
 /** The maximum length of an iptables comment. */
 const MAX_ANNOTATION_LENGTH = 256;
+
+/**
+ * The kernel rejects rules with too many matches: an nftables rule has at most 128 expressions, and iptables-restore accepts
+ * 255 words per rule. Each negated named port, and each group of 15 negated port numbers, is a match of its own, with up to
+ * five expressions or six words.
+ */
+const MAX_NEGATED_PORT_MATCHES = 20;
 
 /** The parameters of a policy chain besides the policy. */
 export interface PolicyChainContext {
@@ -93,8 +101,12 @@ function ownedChain(
 /** Returns the rule for one family; undefined if it cannot match packets of that family. */
 function policyRule(place: PolicyChainContext, rule: ProtoRule, index: number, owner: RuleOwner): Rule | undefined {
   const { config, version, direction } = place;
-  const match = policyRuleMatch(version, rule);
-  if (match === undefined) return undefined;
+  const wanted = policyRuleMatch(version, rule);
+  if (wanted === undefined) return undefined;
+  const isTooLong = negatedPortMatches(wanted) > MAX_NEGATED_PORT_MATCHES;
+  // Closed without trying, because the search for rejected rules would delay the changes of all other policies.
+  if (isTooLong && (rule.action === "allow" || rule.action === "log")) return undefined;
+  const match = isTooLong ? wanted.filter((each) => !isNegatedPorts(each)) : wanted;
   const entries = Object.entries(rule.annotations ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));
   const annotations = entries
     .slice(0, MAX_ANNOTATIONS)
@@ -108,7 +120,7 @@ function policyRule(place: PolicyChainContext, rule: ProtoRule, index: number, o
       annotations,
     };
   }
-  const decision = rule.action === "next-tier" ? "pass" : rule.action;
+  const decision = isTooLong ? "deny" : rule.action === "next-tier" ? "pass" : rule.action;
   const action: Action =
     config.flowLogs && !owner.untracked
       ? {
@@ -119,6 +131,14 @@ function policyRule(place: PolicyChainContext, rule: ProtoRule, index: number, o
       : { kind: "decide", decision };
   return { match, action, annotations };
 }
+
+type PortsMatch = Extract<Match, { readonly kind: "ports" }>;
+const isNegatedPorts = (match: Match): match is PortsMatch => match.kind === "ports" && match.negated === true;
+
+const negatedPortMatches = (match: readonly Match[]): number =>
+  match
+    .filter(isNegatedPorts)
+    .reduce((count, { ranges, sets = [] }) => count + splitPorts(ranges).length + sets.length, 0);
 
 /** Replaces `%t` (tier), `%k` (kind), `%n` (name) and `%p` (namespace/name), and appends a colon. */
 function logPrefix(template: string, owner: RuleOwner): string {
