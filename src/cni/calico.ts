@@ -1,5 +1,5 @@
-// The program `calico`, called by a container runtime. If the node agent's CNI service answers, it does the work, and this
-// process loads nothing but the client: no `node:` modules and no datastore.
+// Starts the program `calico`, which a container runtime calls. If the node agent's CNI service handles the request, this
+// process loads only the client: no `node:` modules and no datastore.
 import { exitNow, readStandardInput } from "../kernel/index.ts";
 import { callService, type ServiceFailure } from "./service/client.ts";
 import { appendTimes, noTimes, stepTimes, TIMES_VARIABLE } from "./step-times.ts";
@@ -18,23 +18,19 @@ export async function main(argv: readonly string[]): Promise<number> {
   }
   // Before the first `await`: the runtime's event loop takes 1.4 ms to start (of 6.5 ms from exec to exit).
   if (typeof outcome === "number" && file === "") return exitNow(outcome);
-  const code = typeof outcome === "number" ? outcome : await runAlone(argv, input, outcome, mark);
+  const code = typeof outcome === "number" ? outcome : await runInProcess(argv, input, outcome, mark);
   if (file !== "") await appendTimes(file, process.env, times);
   return exitNow(code); // without waiting until open connections are closed
 }
 
-async function runAlone(
+async function runInProcess(
   argv: readonly string[],
   input: string | undefined,
   serviceFailure: ServiceFailure | undefined,
   mark: typeof noTimes,
 ): Promise<number> {
   const { runPlugin } = await import("./plugin.ts");
-  return runPlugin("calico", argv, {
-    mark,
-    serviceFailure,
-    input,
-  });
+  return runPlugin("calico", argv, { mark, serviceFailure, input });
 }
 
 /** @returns undefined if standard input cannot be read; the plugin tries again and reports the error */

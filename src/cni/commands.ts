@@ -1,19 +1,19 @@
-// What each command does and prints. The same for the plugin process and the node-local service.
+// Runs a CNI command, in the plugin process or in the CNI service.
 import { add } from "./attach/add.ts";
 import { check } from "./attach/check.ts";
 import type { CniContext } from "./context.ts";
-import { foreignDataplane } from "./request/dataplane-options.ts";
+import { grpcDataplane } from "./request/dataplane-options.ts";
 import { del } from "./attach/del.ts";
 import { notAvailable } from "./error.ts";
 import { collectGarbage } from "./attach/gc.ts";
 import { requireReady } from "./attach/readiness.ts";
-import { assignAddresses, releaseAddresses } from "./ipam/pool-addresses.ts";
+import { assignPoolAddresses, releasePoolAddresses } from "./ipam/pool-addresses.ts";
 import { checkNodenameFile } from "./request/node-files.ts";
-import { refuseOwnNetns } from "./open-context.ts";
+import { rejectOwnNetns } from "./open-context.ts";
 import { renderResult } from "./request/result.ts";
 import { versionReply } from "./version.ts";
 
-/** What goes to standard output on success. */
+/** @returns the text for standard output */
 export async function runCommand(context: CniContext): Promise<string> {
   return context.request.program === "calico" ? runCalico(context) : runCalicoIpam(context);
 }
@@ -23,12 +23,12 @@ async function runCalico(context: CniContext): Promise<string> {
   switch (request.command) {
     case "ADD": {
       checkNodenameFile(conf);
-      refuseOwnNetns(context);
+      rejectOwnNetns(context);
       return JSON.stringify(renderResult(await add(context), request.cniVersion));
     }
     case "DEL":
       checkNodenameFile(conf);
-      refuseOwnNetns(context);
+      rejectOwnNetns(context);
       await del(context);
       return "";
     case "CHECK":
@@ -50,12 +50,12 @@ async function runCalicoIpam(context: CniContext): Promise<string> {
   switch (request.command) {
     case "ADD": {
       const { ip } = request.args;
-      const { ips } = await assignAddresses(context, { settings: conf.ipam, ip });
-      // The routes are a hint between our two halves; another plugin would program them.
+      const { ips } = await assignPoolAddresses(context, { settings: conf.ipam, ip });
+      // `calico` uses the routes internally; another plugin would program them.
       return JSON.stringify(renderResult({ interfaces: [], ips, routes: [] }, request.cniVersion));
     }
     case "DEL":
-      await releaseAddresses(context);
+      await releasePoolAddresses(context);
       return "";
     case "STATUS":
       await status(context);
@@ -70,13 +70,13 @@ async function runCalicoIpam(context: CniContext): Promise<string> {
   }
 }
 
-/** Whether an ADD would have a chance now. */
+/** @throws CniError if an ADD would fail now */
 async function status(context: CniContext): Promise<void> {
   try {
     if (context.request.program === "calico") checkNodenameFile(context.conf);
     await requireReady(context);
-    const foreign = context.request.program === "calico" ? foreignDataplane(context.conf) : undefined;
-    if (foreign !== undefined) await (await import("./attach/grpc-dataplane.ts")).reachForeignDataplane(foreign);
+    const grpc = context.request.program === "calico" ? grpcDataplane(context.conf) : undefined;
+    if (grpc !== undefined) await (await import("./attach/grpc-dataplane.ts")).checkGrpcDataplane(grpc);
   } catch (error) {
     throw notAvailable(error);
   }

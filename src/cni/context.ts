@@ -1,5 +1,5 @@
-// Everything that ADD, DEL and the other commands depend on. The plugin process and the CNI service each build one per
-// request (`open-context.ts`); the commands themselves do not read the environment.
+// Defines the context of a request: everything that ADD, DEL and the other commands depend on. The plugin process and the CNI
+// service build one per request (`open-context.ts`); the commands do not read the environment.
 import type { CallOptions, Datastore } from "../datastore/index.ts";
 import type { Ipam } from "../ipam/index.ts";
 import type { LinkRemovalQueue, NetworkNamespace } from "../kernel/index.ts";
@@ -13,17 +13,17 @@ import type { NodeCache } from "./service/node-cache.ts";
 import type { CniRequest } from "./request/request.ts";
 import type { MarkStep } from "./step-times.ts";
 
-/** What assigning and releasing addresses needs. */
+/** The part of the context that assigning and releasing addresses needs. */
 export interface IpamContext {
   readonly conf: NetConf;
   readonly identity: EndpointIdentity;
   readonly store: Datastore;
   readonly ipam: Ipam;
-  /** Aborts when the request's time is over. Undefined on Kubernetes, where each call has its own time limit. */
+  /** Aborts at the request's deadline. Undefined on Kubernetes, where each call has its own time limit. */
   readonly signal: AbortSignal | undefined;
   /** Shared by all requests of this process. */
   readonly mutex: KeyedMutex;
-  /** Used only if the configuration names Kubernetes. */
+  /** Called only if the configuration uses the Kubernetes API. */
   readonly kubernetes: () => Promise<KubernetesApi>;
   /** Labels of the pod's namespace, which pools may select. */
   readonly namespaceLabels: () => Promise<Labels | undefined>;
@@ -35,16 +35,16 @@ export interface CniContext extends IpamContext {
   readonly request: CniRequest;
   /** The CNI service's cache; undefined in the plugin's own process. */
   readonly cache: NodeCache | undefined;
-  /** Opens the pod's namespace: by path, or the descriptor that the client passed. */
+  /** Opens the pod's network namespace: by path, or from the descriptor that the client passed. */
   readonly openNetns: () => NetworkNamespace;
-  /** Whether the caller still waits for the reply. By default it does. */
+  /** True if the caller still waits for the reply; also if this function is undefined. */
   readonly isCallerConnected?: () => boolean;
-  /** Removes pods' interfaces in groups. By default they are removed one by one. */
+  /** Removes interfaces of several pods in one batch. By default they are removed individually. */
   readonly removeLink?: LinkRemovalQueue["remove"];
-  /** Records when a step was done. */
+  /** Records the end of a step. */
   readonly mark: MarkStep;
 }
 
-/** The deadline as an argument of datastore calls. */
+/** Returns the deadline as an argument of datastore calls. */
 export const callOptions = ({ signal }: Pick<IpamContext, "signal">): CallOptions =>
   signal === undefined ? {} : { signal };

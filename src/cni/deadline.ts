@@ -1,6 +1,6 @@
-// The time that one request has for all its calls to the datastore, and for waiting until it may make them.
+// Limits the time of one request for all its datastore calls and for waiting for locks.
 import { type Datastore, Unavailable } from "../datastore/index.ts";
-import { FOREIGN_ANSWER_SECONDS, isForeign } from "./request/dataplane-options.ts";
+import { GRPC_REPLY_TIMEOUT_SECONDS, usesGrpcDataplane } from "./request/dataplane-options.ts";
 import { GATE_TIMEOUT_SECONDS } from "./attach/readiness.ts";
 import type { NetConf } from "./request/net-conf.ts";
 import type { CniRequest } from "./request/request.ts";
@@ -19,16 +19,16 @@ export class Deadline implements Disposable {
   readonly #timer: Timer;
 
   constructor(store: Datastore, seconds: number) {
-    const late = (): void =>
-      this.#aborter.abort(new Unavailable(store.name, `no answer in time (waited for ${seconds.toFixed(1)} s)`));
-    this.#timer = setTimeout(late, seconds * 1000);
+    const abort = (): void =>
+      this.#aborter.abort(new Unavailable(store.name, `no reply in time (waited for ${seconds.toFixed(1)} s)`));
+    this.#timer = setTimeout(abort, seconds * 1000);
   }
 
-  /** Undefined for GC, which may have much to do. */
+  /** Returns undefined for GC, which may take long. */
   static for(store: Datastore, request: CniRequest, conf: NetConf): Deadline | undefined {
     if (request.command === "GC") return undefined;
     const gates = conf.readinessGates.length * GATE_TIMEOUT_SECONDS;
-    const others = gates + (isForeign(conf) ? FOREIGN_ANSWER_SECONDS : 0);
+    const others = gates + (usesGrpcDataplane(conf) ? GRPC_REPLY_TIMEOUT_SECONDS : 0);
     const own = conf.datastoreTimeoutSeconds * (1 - ROLLBACK_SHARE);
     return new Deadline(store, others + (store.name === "kubernetes" ? Math.max(KUBERNETES_SECONDS, own) : own));
   }

@@ -1,4 +1,4 @@
-// What a runtime is told when a command fails: one JSON object on stdout. https://www.cni.dev/docs/spec/#error
+// Defines the errors that a command reports to the runtime as one JSON object on stdout. https://www.cni.dev/docs/spec/#error
 import { describeError } from "../lib/log/log.ts";
 
 export const INCOMPATIBLE_VERSION = 1;
@@ -10,7 +10,7 @@ export const INVALID_NETNS = 8;
 export const TRY_AGAIN_LATER = 11;
 export const NOT_AVAILABLE = 50;
 export const TEST_FAILED = 100;
-/** Everything that is the plugin's own. */
+/** All errors for which the specification defines no code. */
 export const INTERNAL = 999;
 
 export class CniError extends Error {
@@ -25,7 +25,7 @@ export class CniError extends Error {
   }
 }
 
-/** What was asked for is not there. */
+/** A requested Kubernetes object does not exist. */
 export class MissingObject extends CniError {}
 
 export interface ErrorReply {
@@ -36,21 +36,21 @@ export interface ErrorReply {
 }
 
 /**
- * A datastore that does not answer is worth another try; anything else is the plugin's failure. It is known by name, not
- * by class: loading the datastore here would delay every error and every start.
+ * Converts an error. If the datastore does not respond, the runtime is asked to try again; other errors are internal. The
+ * error is recognised by name, not by class, because loading the datastore module here would delay every start.
  */
 export function asCniError(error: unknown): CniError {
   if (error instanceof CniError) return error;
   if (error instanceof Error && error.name === "Unavailable")
     return new CniError(TRY_AGAIN_LATER, error.message, "the runtime may try again later", { cause: error });
   if (error instanceof DOMException && (error.name === "TimeoutError" || error.name === "AbortError"))
-    return new CniError(TRY_AGAIN_LATER, "the datastore did not answer in time", "the runtime may try again later", {
+    return new CniError(TRY_AGAIN_LATER, "the datastore did not respond in time", "the runtime may try again later", {
       cause: error,
     });
   return new CniError(INTERNAL, describeError(error), undefined, { cause: error });
 }
 
-/** The answer of a STATUS that found something amiss. */
+/** Returns the error of a failed STATUS. */
 export const notAvailable = (error: unknown): CniError =>
   new CniError(NOT_AVAILABLE, asCniError(error).message, "no pod can be attached now", { cause: error });
 

@@ -1,3 +1,3 @@
-// What other rooms may use of the CNI plugin: the service a node agent runs, and the facts both sides must agree on.
+// Exports what other modules use: the CNI service, and the renewal of the plugin's token.
 export { startCniService, withServiceRates } from "./service/service.ts";
 export { keepTokenFresh } from "./kubernetes/token-refresh.ts";

@@ -19,7 +19,7 @@ function withFolder(body: (folder: string) => void): void {
 const settings = (config: object) => parseNetConf({ name: "n", ...config }).log;
 const now = () => new Date("2026-03-04T05:06:07.089Z");
 
-test("CI-010 the file gets what the level lets through; an unknown level is info", () =>
+test("CI-010 the log level applies to the file; an unknown level means info", () =>
   withFolder((folder) => {
     for (const [level, lines] of [
       ["debug", 3],
@@ -38,7 +38,7 @@ test("CI-010 the file gets what the level lets through; an unknown level is info
     }
   }));
 
-test("CI-010 a full file is turned over; too many and too old ones go", () =>
+test("CI-010 a full file is rotated; files that are too old or too many are deleted", () =>
   withFolder((folder) => {
     const path = join(folder, "cni.log");
     writeFileSync(path, "x".repeat(1024 * 1024));
@@ -58,7 +58,7 @@ test("CI-010 a full file is turned over; too many and too old ones go", () =>
     ]);
   }));
 
-test("CI-010 a log that cannot be written fails no pod", () =>
+test("CI-010 a log file that cannot be written is not an error", () =>
   withFolder((folder) => {
     writeFileSync(join(folder, "file"), "");
     using log = openLog(settings({ log_file_path: join(folder, "file", "cni.log") }), now);

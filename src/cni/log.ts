@@ -1,5 +1,5 @@
-// The plugin's log: standard error always, and a file that is turned over when it grows. Lines are gathered and
-// written once: a plugin lives for milliseconds.
+// Writes the plugin's log to standard error and, if configured, to a file that is rotated by size. Lines are collected and
+// written once at the end, because a plugin process runs for milliseconds.
 import { appendFileSync, mkdirSync, readdirSync, renameSync, rmSync, statSync, writeSync } from "node:fs";
 import { basename, dirname, extname, join } from "node:path";
 import { createLogger, formatText, type LogLevel, type Logger } from "../lib/log/log.ts";
@@ -29,28 +29,28 @@ export function openLog(settings: LogSettings, now: () => Date): PluginLog {
       try {
         writeSync(2, text);
       } catch {
-        // nobody reads our standard error
+        // standard error is closed
       }
       if (settings.filePath !== "") appendToFile(settings, text, now());
     },
   };
 }
 
-/** Best effort: a full disk must not fail a pod. */
+/** Errors are not fatal: a full disk must not prevent a pod from starting. */
 function appendToFile(settings: LogSettings, text: string, now: Date): void {
   const { filePath } = settings;
   try {
     mkdirSync(dirname(filePath), { recursive: true });
     const size = sizeOf(filePath);
-    if (size > 0 && size + Buffer.byteLength(text) > settings.fileMaxSizeMb * 1024 * 1024) turnOver(settings, now);
+    if (size > 0 && size + Buffer.byteLength(text) > settings.fileMaxSizeMb * 1024 * 1024) rotate(settings, now);
     appendFileSync(filePath, text, { mode: 0o600 });
   } catch (error) {
     writeSync(2, `cannot write log file ${filePath}: ${error instanceof Error ? error.message : error}\n`);
   }
 }
 
-/** `cni.log` becomes `cni-2026-01-02T03-04-05.678.log`; old ones go. */
-function turnOver(settings: LogSettings, now: Date): void {
+/** Renames `cni.log` to `cni-2026-01-02T03-04-05.678.log`, and deletes files that are too old or too many. */
+function rotate(settings: LogSettings, now: Date): void {
   const { filePath } = settings;
   const extension = extname(filePath);
   const stem = basename(filePath, extension);

@@ -1,5 +1,4 @@
-// Builds the context of a request. The plugin process opens the datastore here; the CNI service has its own and builds the
-// rest in the same way.
+// Builds the context of a request. The plugin process opens the datastore here; the CNI service passes its own datastore.
 import { chooseDatastore, openDatastore } from "../datastore/index.ts";
 import { Ipam } from "../ipam/index.ts";
 import { NetworkNamespace } from "../kernel/index.ts";
@@ -69,8 +68,8 @@ export function buildContext({ env, ...parts }: ContextParts): CniContext {
   };
 }
 
-/** A pod in the plugin's own namespace would get the host's interfaces. */
-export function refuseOwnNetns(context: CniContext): void {
+/** @throws CniError if CNI_NETNS is the plugin's own network namespace: the pod would have the host's interfaces */
+export function rejectOwnNetns(context: CniContext): void {
   const { request } = context;
   if (request.netns === "" || request.netnsOverride) return;
   let pod: NetworkNamespace;
@@ -88,7 +87,7 @@ export function refuseOwnNetns(context: CniContext): void {
     );
 }
 
-function once<T>(make: () => Promise<T>): () => Promise<T> {
-  let made: Promise<T> | undefined;
-  return () => (made ??= make());
+function once<T>(open: () => Promise<T>): () => Promise<T> {
+  let opened: Promise<T> | undefined;
+  return () => (opened ??= open());
 }

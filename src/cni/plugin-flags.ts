@@ -1,4 +1,4 @@
-// The CNI plugins called by hand, with flags.
+// Handles the command-line flags of the CNI plugins, for manual calls.
 import type { Call } from "../lib/command-line/command.ts";
 import { processIo } from "../lib/command-line/io.ts";
 import { runCommandLine } from "../lib/command-line/run.ts";
@@ -23,8 +23,8 @@ export async function runIpamFlags({ flags, io }: Call<typeof ipamPluginGrammar>
 
 export async function runNetworkFlags({ flags, io }: Call<typeof networkPluginGrammar>): Promise<number> {
   if (flags.t) {
-    const { testDatastore } = await import("./test-datastore.ts");
-    return testDatastore(new TextDecoder().decode(io.readStdin()), io.env, io.out);
+    const { checkDatastore } = await import("./check-datastore.ts");
+    return checkDatastore(new TextDecoder().decode(io.readStdin()), io.env, io.out);
   }
   io.out(flags.v ? `${BUILD.version}\n` : aboutText("calico"));
   return 0;

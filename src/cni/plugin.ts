@@ -1,5 +1,5 @@
-// The CNI plugins `calico` and `calico-ipam` as programs: environment and standard input in, one JSON text out.
-// Start-up is part of every pod's start: only what a command needs is loaded, and nothing waits for its clean end.
+// Runs the CNI plugins `calico` and `calico-ipam` as programs: reads environment and standard input, and prints JSON. Every pod
+// start waits for this, so only the modules that a command needs are loaded, and the process exits without closing connections.
 import { readStandardInput, writeStandardError, writeStandardOutput } from "../kernel/index.ts";
 import { asCniError, CniError, errorReply, IO_FAILURE, NOT_AVAILABLE, TRY_AGAIN_LATER } from "./error.ts";
 import { parseNetConf } from "./request/net-conf.ts";
@@ -7,17 +7,21 @@ import { type CniProgram, type CniRequest, parseCommand, parseRequest } from "./
 import type { ServiceFailure } from "./service/client.ts";
 import { type MarkStep, noTimes } from "./step-times.ts";
 
-interface Given {
-  /** Standard input, where it was read already. */
+interface PluginInputs {
+  /** Standard input, if it was already read. */
   readonly input?: string;
-  /** Who wants to know when each step was done. */
+  /** Records the end of each step. */
   readonly mark?: MarkStep;
-  /** The node's service may have started this request, so that this process must not do the work. */
+  /** Set if the node's service may have started this request, so that this process must not do the work. */
   readonly serviceFailure?: ServiceFailure;
 }
 
-export async function runPlugin(program: CniProgram, argv: readonly string[], given: Given = {}): Promise<number> {
-  const { input, mark = noTimes, serviceFailure } = given;
+export async function runPlugin(
+  program: CniProgram,
+  argv: readonly string[],
+  inputs: PluginInputs = {},
+): Promise<number> {
+  const { input, mark = noTimes, serviceFailure } = inputs;
   const env = process.env;
   if (argv.length > 0) return (await import("./plugin-flags.ts")).runPluginFlags(program, argv);
   if ((env["CNI_COMMAND"] ?? "") === "") {

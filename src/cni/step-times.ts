@@ -1,9 +1,9 @@
-// When each step of a request was done, by a clock that all processes share. Kept only where CALICO_CNI_TIMES names a
-// file for it, in the plugin's environment or in the service's: `bench/cni` shows from it where a pod's milliseconds go.
+// Records when each step of a request was completed, with a clock that all processes share. Enabled if CALICO_CNI_TIMES, in the
+// environment of the plugin or of the service, names a file. `bench/cni.ts` prints the durations from it.
 
 export const TIMES_VARIABLE = "CALICO_CNI_TIMES";
 
-/** Name of the step that ended, and milliseconds since 1970 with their fractions. */
+/** Name of the completed step, and milliseconds since 1970 with fractions. */
 export type StepTime = readonly [step: string, at: number];
 
 export type MarkStep = (step: string, at?: number) => void;
@@ -17,7 +17,7 @@ export function stepTimes(): { readonly mark: MarkStep; readonly times: readonly
 
 export const noTimes: MarkStep = () => {};
 
-/** One line of JSON per request. */
+/** Appends one line of JSON per request. */
 export async function appendTimes(
   file: string,
   env: Readonly<Record<string, string | undefined>>,

@@ -1,4 +1,4 @@
-// The command lines of the CNI plugins, of their service and of their installation. A container runtime calls a plugin
+// Declares the command lines of the CNI plugins, the CNI service and the installation. A container runtime calls a plugin
 // without arguments, with CNI_COMMAND in the environment; for such calls this file is not loaded.
 import { type Command, commandsWith, type Grammar } from "../lib/command-line/command.ts";
 

@@ -1,15 +1,12 @@
-// What the plugins say of themselves. Apart from the commands: a runtime asks for the versions before every pod, and the
-// answer needs nothing else to be loaded.
+// Reports the supported CNI versions and the plugin's version. This is a separate file because runtimes call VERSION before
+// every pod start, and the reply should not load other modules.
 import { BUILD } from "../lib/process/build.ts";
 import { type CniProgram, type JsonObject, SUPPORTED_VERSIONS } from "./request/request.ts";
 
-/**
- * The versions we speak. 1.1.0 brought STATUS and GC; a runtime that says it speaks an older version is told what the
- * original's plugin tells it.
- */
+/** Returns the supported versions. Like Calico, leaves out 1.1.0 if the runtime's own version is older. */
 export function versionReply(stdin: string): string {
-  const asks = tryParse(stdin)?.["cniVersion"];
-  const isOld = typeof asks === "string" && asks !== "" && asks !== "1.1.0";
+  const requested = tryParse(stdin)?.["cniVersion"];
+  const isOld = typeof requested === "string" && requested !== "" && requested !== "1.1.0";
   const supportedVersions = SUPPORTED_VERSIONS.filter((version) => version !== "1.1.0" || !isOld);
   return JSON.stringify({ cniVersion: "1.1.0", supportedVersions });
 }
@@ -19,7 +16,7 @@ function tryParse(text: string): JsonObject | undefined {
     const value: unknown = JSON.parse(text);
     return typeof value === "object" && value !== null ? (value as JsonObject) : undefined;
   } catch {
-    return undefined; // VERSION answers whatever it was given
+    return undefined; // VERSION succeeds with any input
   }
 }
 

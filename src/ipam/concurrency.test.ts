@@ -1,10 +1,10 @@
-// Many hosts and processes at once, on the memory datastore with every operation interleaved by a seed.
+// Runs many hosts and processes concurrently on the memory datastore; a seed determines how their operations interleave.
 import { expect, test } from "bun:test";
 import { Unavailable } from "../datastore/index.ts";
 import { parseCidr } from "../lib/ip/ip.ts";
 import { KeyedMutex } from "../lib/keyed-mutex.ts";
 import { BlockNotEmpty } from "./errors.ts";
-import { TestCluster } from "./testing/bench.ts";
+import { TestCluster } from "./testing/test-cluster.ts";
 import { findViolations } from "./testing/invariants.ts";
 import { Schedule } from "./testing/schedule.ts";
 
@@ -19,7 +19,7 @@ async function cluster(cidr: string): Promise<TestCluster> {
 }
 
 for (const seed of SEEDS)
-  test(`CI-050 32 hosts race for 16 blocks: each gets an address, every block one owner (seed ${seed})`, async () => {
+  test(`CI-050 32 hosts compete for 16 blocks: each gets an address, and every block has one owner (seed ${seed})`, async () => {
     const c = await cluster("10.0.0.0/26");
     const schedule = new Schedule(seed);
     const given: string[] = [];
@@ -40,7 +40,7 @@ for (const seed of SEEDS)
   });
 
 for (const seed of SEEDS)
-  test(`four processes of one host assign at once: four addresses, few blocks (seed ${seed})`, async () => {
+  test(`four processes of one host assign concurrently: four addresses, at most two blocks (seed ${seed})`, async () => {
     const c = await cluster("10.0.0.0/24");
     const schedule = new Schedule(seed);
     const given: string[] = [];
@@ -57,7 +57,7 @@ for (const seed of SEEDS)
   });
 
 for (const seed of SEEDS)
-  test(`32 tasks of one process that share a mutex assign and release at once: few repeated writes, no address twice (seed ${seed})`, async () => {
+  test(`32 tasks that share a mutex assign and release concurrently: few repeated writes, no address twice (seed ${seed})`, async () => {
     const c = new TestCluster();
     await c.pool("p", "10.0.0.0/24", { blockSize: 26 });
     await c.node("host-0");
@@ -90,7 +90,7 @@ for (const seed of SEEDS)
     expect(findViolations(c.store.snapshot())).toEqual([]);
   });
 
-test("CI-066 four claims of the same blocks for one host all report them, and four releases all succeed", async () => {
+test("CI-066 four concurrent claims of the same blocks for one host succeed, and so do four concurrent releases", async () => {
   const c = await cluster("10.0.0.0/26");
   const owner = { type: "host", name: "host-0" } as const;
   const schedule = new Schedule(3);
@@ -110,10 +110,10 @@ test("CI-066 four claims of the same blocks for one host all report them, and fo
   expect(c.blocks()).toEqual({});
 });
 
-test("CI-050 a lost claim whose clean-up fails still gives an address; the rest goes with the next assignment", async () => {
+test("CI-050 if the affinity of a lost claim cannot be deleted, an address is still assigned; the next assignment deletes it", async () => {
   const c = await cluster("10.0.0.0/29");
   const [theirs = ""] = await c.assign("host-1", "x");
-  // Host 0 wants that very block: its affinity is in the way, and cannot be deleted for now.
+  // Host 0 has a stale affinity for that block, which cannot be deleted at first.
   const stale = parseCidr(theirs);
   await c.store.create({
     key: { type: "blockAffinity", affinityType: "host", host: "host-0", cidr: stale },
@@ -130,7 +130,7 @@ test("CI-050 a lost claim whose clean-up fails still gives an address; the rest 
   expect(c.affinities()).not.toHaveProperty([`host-0 ${stale}`]);
 });
 
-test("CI-066 an address taken while a block is given up keeps the block", async () => {
+test("CI-066 an address assigned while its block is being released keeps the block", async () => {
   const c = await cluster("10.0.0.0/30");
   await c.assign("host-0", "x");
   await c.ipam.releaseByHandle("x");
@@ -148,7 +148,7 @@ test("CI-066 an address taken while a block is given up keeps the block", async 
   expect(c.affinities()).toEqual({ "host-0 10.0.0.0/30": "confirmed" });
 });
 
-test("a datastore that fails half way leaves nothing allocated that nobody can release", async () => {
+test("after a datastore failure at any write, everything that was allocated can be released", async () => {
   for (let failAt = 1; failAt < 12; failAt++) {
     const c = await cluster("10.0.0.0/29");
     let writes = 0;

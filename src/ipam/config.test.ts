@@ -1,13 +1,13 @@
 import { expect, test } from "bun:test";
-import { TestCluster } from "./testing/bench.ts";
+import { TestCluster } from "./testing/test-cluster.ts";
 
-test("CI-071 absent settings are defaults, and reading writes nothing", async () => {
+test("CI-071 missing settings have their defaults, and reading writes nothing", async () => {
   const c = new TestCluster();
   expect(await c.ipam.config()).toEqual({ strictAffinity: false, autoAllocateBlocks: true, maxBlocksPerHost: 0 });
   expect(c.store.snapshot()).toEqual([]);
 });
 
-test("CI-071 a change keeps the other settings, and the same value writes nothing", async () => {
+test("CI-071 a change keeps the other settings, and setting the current value writes nothing", async () => {
   const c = new TestCluster();
   await c.ipam.configure({ strictAffinity: true });
   await c.ipam.configure({ maxBlocksPerHost: 5 });
@@ -17,7 +17,7 @@ test("CI-071 a change keeps the other settings, and the same value writes nothin
   expect(await c.ipam.config()).toMatchObject({ strictAffinity: true, autoAllocateBlocks: true, maxBlocksPerHost: 5 });
 });
 
-test("CI-071 what is so already is fine, even what nobody could set", async () => {
+test("CI-071 stored settings that contradict each other may be set again unchanged", async () => {
   const c = new TestCluster();
   const value = { strictAffinity: false, autoAllocateBlocks: true, maxBlocksPerHost: 1 };
   await c.store.create({ key: { type: "ipamConfig" }, value });
@@ -25,14 +25,18 @@ test("CI-071 what is so already is fine, even what nobody could set", async () =
   await expect(c.ipam.configure({ maxBlocksPerHost: 2 })).rejects.toThrow("requires StrictAffinity");
 });
 
-const refused = [
-  { name: "neither strict nor automatic", change: { autoAllocateBlocks: false }, why: "AutoAllocateBlocks" },
+const rejected = [
+  {
+    name: "neither StrictAffinity nor AutoAllocateBlocks",
+    change: { autoAllocateBlocks: false },
+    why: "AutoAllocateBlocks",
+  },
   { name: "a limit without strict affinity", change: { maxBlocksPerHost: 3 }, why: "requires StrictAffinity" },
   { name: "a negative limit", change: { maxBlocksPerHost: -1 }, why: "negative" },
   { name: "a cooldown over 20 minutes", change: { ipCooldownSeconds: 1201 }, why: "0 to 1200" },
 ];
-for (const { name, change, why } of refused)
-  test(`CI-071 refused: ${name}`, async () => {
+for (const { name, change, why } of rejected)
+  test(`CI-071 rejected: ${name}`, async () => {
     const c = new TestCluster();
     await expect(c.ipam.configure(change)).rejects.toThrow(why);
     expect(c.store.snapshot()).toEqual([]);

@@ -1,12 +1,12 @@
-// The cluster-wide settings of IPAM. Absent means defaults, and reading never writes.
+// Reads and changes the cluster-wide settings of IPAM. If they are not stored, the defaults apply; reading never writes.
 import { NotFound } from "../datastore/index.ts";
 import type { IpamConfig } from "../model/index.ts";
 import { type Context, isConflict, retryOnConflict } from "./context.ts";
 import { BadRequest } from "./errors.ts";
 
 const DEFAULT_CONFIG: IpamConfig = { strictAffinity: false, autoAllocateBlocks: true, maxBlocksPerHost: 0 };
-/** What is written where nothing stands yet; what others wrote keeps its own settings. */
-const FIRST_CONFIG: IpamConfig = { ...DEFAULT_CONFIG, kubeVirtVmAddressPersistence: "Enabled" };
+/** Written by the first change if no settings are stored yet. */
+const INITIAL_CONFIG: IpamConfig = { ...DEFAULT_CONFIG, kubeVirtVmAddressPersistence: "Enabled" };
 export const DEFAULT_MAX_BLOCKS_PER_HOST = 20;
 const MAX_COOLDOWN_SECONDS = 1200;
 
@@ -25,14 +25,17 @@ async function storedConfig(context: Context) {
   }
 }
 
-/** Changes some settings and keeps the others; settings that contradict each other are refused. */
+/**
+ * Changes some settings and keeps the others.
+ * @throws BadRequest if settings contradict each other
+ */
 export async function changeConfig(context: Context, change: Partial<IpamConfig>): Promise<IpamConfig> {
   const { store, call } = context.records;
   return retryOnConflict(context, "IPAM configuration", async () => {
     const stored = await storedConfig(context);
-    const value: IpamConfig = { ...(stored?.value ?? FIRST_CONFIG), ...change };
-    if (stored !== undefined && sameConfig(stored.value, value)) return value; // also one that nobody could set
-    check(value);
+    const value: IpamConfig = { ...(stored?.value ?? INITIAL_CONFIG), ...change };
+    if (stored !== undefined && sameConfig(stored.value, value)) return value; // not checked: an older version may have stored it
+    validate(value);
     try {
       if (stored === undefined) await store.create({ key: { type: "ipamConfig" }, value }, call);
       else await store.update({ ...stored, value }, call);
@@ -44,7 +47,7 @@ export async function changeConfig(context: Context, change: Partial<IpamConfig>
   });
 }
 
-function check(value: IpamConfig): void {
+function validate(value: IpamConfig): void {
   if (!value.strictAffinity && !value.autoAllocateBlocks)
     throw new BadRequest("cannot disable 'StrictAffinity' and 'AutoAllocateBlocks' at the same time");
   if (value.maxBlocksPerHost < 0) throw new BadRequest("MaxBlocksPerHost must not be negative");

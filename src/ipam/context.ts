@@ -1,4 +1,4 @@
-// What every operation of IPAM gets: access to the datastore, the cache if there is one, a clock, a logger.
+// Defines the context that every IPAM operation receives (datastore, optional cache, clock, logger), and retries on conflicts.
 import type { Datastore } from "../datastore/index.ts";
 import { Conflict, NotFound } from "../datastore/index.ts";
 import type { Cidr } from "../lib/ip/ip.ts";
@@ -14,13 +14,13 @@ export interface IpamOptions {
   readonly log: Logger;
   readonly nowMs: () => number;
   readonly random: () => number;
-  /** Absent: every decision reads the datastore. */
+  /** By default every decision reads the datastore. */
   readonly cache?: AssignmentCache;
 }
 
 export class Context {
   readonly records: Records;
-  /** From the datastore. */
+  /** Reads from the datastore, not from the cache. */
   readonly reads: AssignmentReads;
   readonly log: Logger;
   constructor(
@@ -36,12 +36,12 @@ export class Context {
     return this.options.nowMs();
   }
 
-  /** A block of this host: its cached value, if there is one, otherwise from the datastore. */
+  /** Returns a block of this host from the cache or, if it is not cached, from the datastore. */
   async ownBlock(cidr: Cidr): Promise<StoredBlock | undefined> {
     return this.options.cache?.block(cidr) ?? this.records.block(cidr);
   }
 
-  /** For writes that clean up after a failure: they continue after the caller's signal has aborted. */
+  /** Returns a context for writes that clean up after a failure; they continue after the caller's signal has aborted. */
   forCleanUp(): Context {
     return new Context(this.options, AbortSignal.timeout(30_000));
   }
@@ -53,7 +53,7 @@ export const isConflict = (error: unknown): boolean => error instanceof Conflict
 const ATTEMPTS = 100;
 const BACKOFF = { firstMs: 1, maxMs: 50, jitter: 1 };
 
-/** Runs `attempt` until it returns a value. Undefined means that another process was faster: `attempt` reads again. */
+/** Repeats `attempt` until it returns a value. Undefined means a conflict: the next attempt must read again. */
 export async function retryOnConflict<T>(
   context: Context,
   what: string,
@@ -62,7 +62,7 @@ export async function retryOnConflict<T>(
   for (let number = 0; number < ATTEMPTS; number++) {
     const result = await attempt(number);
     if (result !== undefined) return result;
-    // The first retry is immediate: most races are between two.
+    // The first retry is immediate, because most conflicts are between two processes.
     if (number > 0) await delay(backoffDelay({ ...BACKOFF, random: context.options.random }, number), context.signal);
   }
   throw new RetriesExhausted(what);

@@ -1,9 +1,9 @@
-// What IPAM refuses, as types. Texts keep the words operators know from the original and add the missing fact.
+// Defines the errors of IPAM. Messages keep Calico's wording, so that operators recognise them, and add details.
 import type { Cidr, IpAddress, IpVersion } from "../lib/ip/ip.ts";
 
 export abstract class IpamError extends Error {}
 
-/** Somebody else kept changing the same objects for as long as we tried. */
+/** Every attempt conflicted with a write of another process. */
 export class RetriesExhausted extends IpamError {
   override readonly name = "RetriesExhausted";
   constructor(readonly what: string) {
@@ -13,7 +13,7 @@ export class RetriesExhausted extends IpamError {
 
 export class BlockLimitReached extends IpamError {
   override readonly name = "BlockLimitReached";
-  /** @param assigned what was given before the limit stopped us: the caller owns it */
+  /** @param assigned addresses assigned before the limit was reached; the caller must use or release them */
   constructor(
     readonly host: string,
     readonly limit: number,
@@ -23,7 +23,7 @@ export class BlockLimitReached extends IpamError {
   }
 }
 
-/** Blocks are made by hand only (autoAllocateBlocks: false) and none of this host has room. */
+/** The setting autoAllocateBlocks is false, and no block of this host has a free address. */
 export class NoBlockAllowed extends IpamError {
   override readonly name = "NoBlockAllowed";
   constructor(
@@ -97,36 +97,38 @@ export class AddressTaken extends IpamError {
   override readonly name = "AddressTaken";
   constructor(
     readonly address: IpAddress,
-    readonly holder: string | undefined,
+    readonly handleId: string | undefined,
     readonly reason = "Address already assigned in block",
   ) {
-    super(`resource already exists: ${address} with error: ${reason}${holder === undefined ? "" : ` to ${holder}`}`);
+    super(
+      `resource already exists: ${address} with error: ${reason}${handleId === undefined ? "" : ` to ${handleId}`}`,
+    );
   }
 }
 
-/** Strict affinity, and the block belongs to somebody else. */
-export class NotOurBlock extends IpamError {
-  override readonly name = "NotOurBlock";
+/** Strict affinity is enabled, and the block has another owner. */
+export class BlockOwnedByOther extends IpamError {
+  override readonly name = "BlockOwnedByOther";
   constructor(
     readonly block: Cidr,
     readonly owner: string | undefined,
   ) {
-    super(`block ${block} belongs to ${owner ?? "nobody"} and strict affinity is on`);
+    super(`block ${block} belongs to ${owner ?? "no host"} and strict affinity is enabled`);
   }
 }
 
-/** Lost the race for a block: another host owns it. */
+/** Another host owns the block, or the block is in use and has no owner. */
 export class BlockClaimed extends IpamError {
   override readonly name = "BlockClaimed";
   constructor(
     readonly block: Cidr,
     readonly owner: string | undefined,
   ) {
-    super(`block ${block} is already claimed by ${owner ?? "nobody, but is in use"}`);
+    super(`block ${block} is already claimed by ${owner ?? "no host, but is in use"}`);
   }
 }
 
-/** The allocation changed hands since the caller looked; nothing of its block was touched. */
+/** The allocation is not the one that the caller expects. No address of its block was released. */
 export class StaleRelease extends IpamError {
   override readonly name = "StaleRelease";
   constructor(
@@ -135,7 +137,7 @@ export class StaleRelease extends IpamError {
     want: string,
     got: string,
   ) {
-    super(`update conflict: ${address}: ${reason}: asked for ${want}, allocated as ${got}`);
+    super(`update conflict: ${address}: ${reason}: expected ${want}, allocated to ${got}`);
   }
 }
 
@@ -191,7 +193,7 @@ export class BadRequest extends IpamError {
   override readonly name = "BadRequest";
 }
 
-/** A write that was to be done together with the addresses was refused; no address was assigned. */
+/** One of the caller's extra writes conflicted with another process; no address was assigned. */
 export class ExtraWritesRefused extends Error {
   override readonly name = "ExtraWritesRefused";
   constructor() {

@@ -1,24 +1,32 @@
-// The library's face: one object per datastore, safe to use from many tasks, hosts and processes at once.
+// Defines `Ipam`, the interface of this module: one object per datastore, safe for concurrent use by tasks, hosts and
+// processes.
 import type { Cidr, IpAddress } from "../lib/ip/ip.ts";
 import { silentLogger } from "../lib/log/log.ts";
 import type { IpamConfig } from "../model/index.ts";
-import { releaseBlock, type GivingUp } from "./blocks/affinities.ts";
+import { releaseBlockAffinity, type ReleaseBlocksOptions } from "./blocks/affinities.ts";
 import type { InputsRequest } from "./assign/assignment-inputs.ts";
 import { type AssignAddressRequest, assignAddress } from "./assign/assign-address.ts";
 import { type Assignments, type AutoAssignRequest, autoAssign } from "./assign/auto-assign.ts";
-import type { Owner } from "./blocks/block.ts";
+import type { BlockOwner } from "./blocks/block.ts";
 import { collectExpiredCooldowns } from "./release/cooldown.ts";
 import { changeConfig, readConfig } from "./config.ts";
 import { type Finding, findInconsistencies, readState, repair } from "./reports/consistency.ts";
 import { Context, type IpamOptions } from "./context.ts";
 import { ensureBlock } from "./assign/ensure-block.ts";
-import { type ClaimResult, claimPrefix, giveUpHost, giveUpPool, giveUpPrefix, removeHost } from "./blocks/hosts.ts";
 import {
-  changeOwners,
+  type ClaimResult,
+  claimPrefix,
+  releaseHostAffinities,
+  releasePoolAffinities,
+  releasePrefixAffinities,
+  removeHost,
+} from "./blocks/hosts.ts";
+import {
+  updateOwnerAttributes,
   type OwnedAddress,
-  type OwnerChange,
-  type Owners,
-  setOwners,
+  type OwnerAttributesChange,
+  type OwnerAttributes,
+  setOwnerAttributes,
 } from "./blocks/owner-attributes.ts";
 import { type Allocation, addressesOfHandle, allocationOf } from "./reports/queries.ts";
 import { type ReleaseRequest, type ReleaseResult, releaseAddresses } from "./release/release.ts";
@@ -33,14 +41,15 @@ export class Ipam {
     this.#options = { log: silentLogger, nowMs: Date.now, random: Math.random, ...options };
   }
 
-  /** Addresses of one family for a host. Fewer than asked for is no error: the result says why. */
+  /** Assigns addresses of one family to a host. Fewer addresses than requested are not an error; the result gives the reason. */
   autoAssign(request: AutoAssignRequest, signal?: AbortSignal): Promise<Assignments> {
     return autoAssign(this.#context(signal), request);
   }
 
   /**
-   * Exactly this address, or an error saying who has it.
-   * @returns how many addresses the handle counts now, where it was raised; it may count too many, never too few
+   * Assigns exactly this address.
+   * @returns the handle's address count if it was incremented. After a crash it may be too high, never too low.
+   * @throws AddressTaken with the handle that has the address
    */
   assignAddress(request: AssignAddressRequest, signal?: AbortSignal): Promise<number | undefined> {
     return assignAddress(this.#context(signal), request);
@@ -50,17 +59,17 @@ export class Ipam {
     return releaseAddresses(this.#context(signal), requests);
   }
 
-  /** All addresses of a handle; `UnknownHandle` when there is no such handle. */
+  /** Releases all addresses of a handle. @throws UnknownHandle */
   async releaseByHandle(handleId: string, signal?: AbortSignal): Promise<readonly IpAddress[]> {
     return (await releaseByHandle(this.#context(signal), handleId)).released;
   }
 
-  /** The same under a condition, or with other writes in the same moment; the result tells whether they were done. */
+  /** Like `releaseByHandle`, for an expected pod, or with extra writes in the same transaction. */
   releaseByHandleWith(handleId: string, options: HandleReleaseOptions, signal?: AbortSignal): Promise<HandleRelease> {
     return releaseByHandle(this.#context(signal), handleId, options);
   }
 
-  /** A block of its own for a host, with nothing taken from it. */
+  /** Ensures that a host owns a block, without assigning an address. */
   ensureBlock(request: InputsRequest, signal?: AbortSignal): Promise<Cidr | undefined> {
     return ensureBlock(this.#context(signal), request);
   }
@@ -69,72 +78,77 @@ export class Ipam {
     return addressesOfHandle(this.#context(signal), handleId);
   }
 
-  /** What is known about an address; `NotAssigned` or `InCooldown` otherwise. */
+  /** @throws NotAssigned, InCooldown */
   allocationOf(address: IpAddress, signal?: AbortSignal): Promise<Allocation> {
     return allocationOf(this.#context(signal), address);
   }
 
-  setOwners(change: OwnerChange, signal?: AbortSignal): Promise<void> {
-    return setOwners(this.#context(signal), change);
+  setOwnerAttributes(change: OwnerAttributesChange, signal?: AbortSignal): Promise<void> {
+    return setOwnerAttributes(this.#context(signal), change);
   }
 
-  /** Changes who uses a handle's addresses, and tells which there are; none when there is no such handle. */
-  changeOwners(
+  /** Changes the owner attributes of a handle's addresses. Returns the addresses; none if the handle does not exist. */
+  updateOwnerAttributes(
     handleId: string,
-    change: (owners: Owners) => Owners,
+    change: (owners: OwnerAttributes) => OwnerAttributes,
     signal?: AbortSignal,
   ): Promise<readonly OwnedAddress[]> {
-    return changeOwners(this.#context(signal), handleId, change);
+    return updateOwnerAttributes(this.#context(signal), handleId, change);
   }
 
-  claimAffinity(cidr: Cidr, owner: Owner, signal?: AbortSignal): Promise<ClaimResult> {
+  claimAffinity(cidr: Cidr, owner: BlockOwner, signal?: AbortSignal): Promise<ClaimResult> {
     return claimPrefix(this.#context(signal), cidr, owner);
   }
 
-  /** Gives up the owner's blocks inside a prefix. */
-  releaseAffinity(cidr: Cidr, owner: Owner, options: GivingUp, signal?: AbortSignal): Promise<void> {
-    return giveUpPrefix(this.#context(signal), cidr, owner, options);
+  /** Releases the owner's blocks inside a prefix. */
+  releaseAffinity(cidr: Cidr, owner: BlockOwner, options: ReleaseBlocksOptions, signal?: AbortSignal): Promise<void> {
+    return releasePrefixAffinities(this.#context(signal), cidr, owner, options);
   }
 
-  /** Gives up exactly this block; false when the owner has no such block. */
-  releaseBlockAffinity(block: Cidr, owner: Owner, options: GivingUp, signal?: AbortSignal): Promise<boolean> {
-    return releaseBlock(this.#context(signal), owner, block, options);
+  /** Releases exactly this block; false if the owner has no affinity for it. */
+  releaseBlockAffinity(
+    block: Cidr,
+    owner: BlockOwner,
+    options: ReleaseBlocksOptions,
+    signal?: AbortSignal,
+  ): Promise<boolean> {
+    return releaseBlockAffinity(this.#context(signal), owner, block, options);
   }
 
-  releaseHostAffinities(owner: Owner, options: GivingUp, signal?: AbortSignal): Promise<void> {
-    return giveUpHost(this.#context(signal), owner, options);
+  releaseHostAffinities(owner: BlockOwner, options: ReleaseBlocksOptions, signal?: AbortSignal): Promise<void> {
+    return releaseHostAffinities(this.#context(signal), owner, options);
   }
 
   releasePoolAffinities(pool: Cidr, signal?: AbortSignal): Promise<void> {
-    return giveUpPool(this.#context(signal), pool);
+    return releasePoolAffinities(this.#context(signal), pool);
   }
 
-  /** A node leaves the cluster. Its addresses stay until they are released. */
+  /** Removes a node that left the cluster. Its addresses stay allocated until they are released. */
   removeHost(host: string, signal?: AbortSignal): Promise<void> {
     return removeHost(this.#context(signal), { type: "host", name: host });
   }
 
-  /** Puts in order what earlier programs left for this host. */
-  upgradeHost(owner: Owner, signal?: AbortSignal): Promise<void> {
+  /** Adds the labels that affinities written by earlier versions lack (Kubernetes only). */
+  upgradeHost(owner: BlockOwner, signal?: AbortSignal): Promise<void> {
     return upgradeHost(this.#context(signal), owner);
   }
 
-  /** @param pools names or CIDRs; none = all */
+  /** @param pools names or CIDRs; by default all */
   utilization(pools: readonly string[] = [], signal?: AbortSignal): Promise<UtilizationReport> {
     return readUtilization(this.#context(signal), pools);
   }
 
-  /** Frees addresses whose cooldown is over in blocks that nobody writes; gives back those blocks. */
+  /** Frees addresses whose cooldown has expired, in blocks that are not written otherwise. Returns the blocks written. */
   collectExpiredCooldowns(blocks?: readonly Cidr[], signal?: AbortSignal): Promise<readonly Cidr[]> {
     return collectExpiredCooldowns(this.#context(signal), blocks);
   }
 
-  /** Disagreements between blocks, affinities and handles. */
+  /** Finds inconsistencies between blocks, affinities and handles. */
   async inconsistencies(signal?: AbortSignal): Promise<readonly Finding[]> {
     return findInconsistencies(await readState(this.#context(signal)));
   }
 
-  /** Puts findings right; gives back those that need a person. */
+  /** Repairs findings. Returns those that cannot be repaired automatically. */
   async repair(findings: readonly Finding[], signal?: AbortSignal): Promise<readonly Finding[]> {
     const context = this.#context(signal);
     const nodes = new Set((await context.records.resources("Node")).map((node) => node.metadata.name));

@@ -1,5 +1,5 @@
-// Random operations of many processes on many hosts, in random order, dying at random writes: what must hold is
-// checked after every single write.
+// Runs random operations of many processes on several hosts, in random order and with crashes at random writes, and checks
+// the invariants after every write.
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { cidrAddress, type IpAddress } from "../lib/ip/ip.ts";
@@ -7,7 +7,7 @@ import { addressAt } from "./blocks/block.ts";
 import { BlockLimitReached, UnknownHandle } from "./errors.ts";
 import type { Ipam } from "./ipam.ts";
 import { AssignmentCache } from "./assign/assignment-cache.ts";
-import { TestCluster } from "./testing/bench.ts";
+import { TestCluster } from "./testing/test-cluster.ts";
 import { findViolations } from "./testing/invariants.ts";
 import { Crash, type CrashPoint, Schedule } from "./testing/schedule.ts";
 import { StaleEntries } from "./testing/stale-entries.ts";
@@ -16,36 +16,36 @@ type Step =
   | { readonly op: "assign"; readonly handle: number; readonly count: number }
   | { readonly op: "release"; readonly handle: number }
   | { readonly op: "releaseAddress"; readonly handle: number }
-  | { readonly op: "removeHost" | "claim" | "giveUp" };
+  | { readonly op: "removeHost" | "claim" | "releaseBlocks" };
 
-interface Life {
+interface ProcessPlan {
   readonly host: number;
   readonly steps: readonly Step[];
   readonly crash?: CrashPoint;
 }
 
 const HOSTS = ["a", "b", "c"];
-/** Half of the handles are shared between processes: that is where counts go wrong. The others have one user. */
+/** Half of the handles are shared by all processes, which tests their counts. Each of the others is used by one process. */
 const handle = fc.nat(5);
-const nameOf = (handle: number, life: number): string => (handle < 3 ? `shared-${handle}` : `own-${life}-${handle}`);
+const nameOf = (handle: number, plan: number): string => (handle < 3 ? `shared-${handle}` : `own-${plan}-${handle}`);
 const arbStep: fc.Arbitrary<Step> = fc.oneof(
   { weight: 5, arbitrary: fc.record({ op: fc.constant("assign"), handle, count: fc.integer({ min: 1, max: 3 }) }) },
   { weight: 3, arbitrary: fc.record({ op: fc.constant("release"), handle }) },
   { weight: 2, arbitrary: fc.record({ op: fc.constant("releaseAddress"), handle }) },
-  { weight: 1, arbitrary: fc.record({ op: fc.constantFrom("removeHost", "claim", "giveUp") }) },
+  { weight: 1, arbitrary: fc.record({ op: fc.constantFrom("removeHost", "claim", "releaseBlocks") }) },
 ) as fc.Arbitrary<Step>;
 const arbCrash = fc.option(fc.record({ write: fc.integer({ min: 1, max: 12 }), effective: fc.boolean() }), {
   nil: undefined,
 });
-const arbLife = fc.record({
+const arbPlan = fc.record({
   host: fc.nat(HOSTS.length - 1),
   steps: fc.array(arbStep, { minLength: 1, maxLength: 5 }),
   crash: arbCrash,
-}) as fc.Arbitrary<Life>;
+}) as fc.Arbitrary<ProcessPlan>;
 
 async function newCluster(strictAffinity: boolean, cooldown: number): Promise<TestCluster> {
   const cluster = new TestCluster();
-  // Four blocks of four: every process meets the others.
+  // Four blocks of four addresses, so that the processes conflict.
   await cluster.pool("p", "10.0.0.0/28", { blockSize: 30 });
   for (const host of HOSTS) await cluster.node(host);
   await cluster.config({ strictAffinity, ipCooldownSeconds: cooldown });
@@ -53,7 +53,7 @@ async function newCluster(strictAffinity: boolean, cooldown: number): Promise<Te
 }
 
 class Run {
-  /** Addresses whose owners were told so, and nobody else could have released them. */
+  /** Handle IDs of addresses that were returned to a process and that no other process can have released. */
   readonly held = new Map<IpAddress, string>();
   readonly faults: string[] = [];
   constructor(readonly cluster: TestCluster) {}
@@ -61,43 +61,43 @@ class Run {
   check(): void {
     const found = findViolations(this.cluster.store.snapshot());
     const allocated = allocatedAddresses(this.cluster);
-    for (const [address, holder] of this.held)
-      if (allocated.get(address) !== holder) found.push(`${address} is not ${holder}'s any more`);
+    for (const [address, handleId] of this.held)
+      if (allocated.get(address) !== handleId) found.push(`${address} no longer belongs to ${handleId}`);
     if (found.length > 0 && this.faults.length < 5) this.faults.push(...found);
   }
 
-  async live(life: Life, number: number, ipam: Ipam): Promise<void> {
-    const host = HOSTS[life.host] ?? "";
+  async runProcess(plan: ProcessPlan, number: number, ipam: Ipam): Promise<void> {
+    const host = HOSTS[plan.host] ?? "";
     try {
-      for (const step of life.steps) await this.#step(step, host, ipam, number);
+      for (const step of plan.steps) await this.#step(step, host, ipam, number);
     } catch (error) {
       if (!(error instanceof Crash)) throw error;
     }
   }
 
-  async #step(step: Step, host: string, ipam: Ipam, life: number): Promise<void> {
+  async #step(step: Step, host: string, ipam: Ipam, plan: number): Promise<void> {
     const owner = { type: "host", name: host } as const;
-    const handleId = "handle" in step ? nameOf(step.handle, life) : "";
+    const handleId = "handle" in step ? nameOf(step.handle, plan) : "";
     switch (step.op) {
       case "assign": {
         const request = { host, handleId, attributes: { node: host }, use: "Workload", version: 4 } as const;
         try {
           const { addresses } = await ipam.autoAssign({ ...request, count: step.count });
-          for (const cidr of addresses) this.#given(cidrAddress(cidr), handleId);
+          for (const cidr of addresses) this.#recordAssigned(cidrAddress(cidr), handleId);
         } catch (error) {
           if (!(error instanceof BlockLimitReached)) throw error;
         }
         return;
       }
       case "release": {
-        this.#forget((holder) => holder === handleId);
+        for (const [address, heldBy] of this.held) if (heldBy === handleId) this.held.delete(address);
         await ipam.releaseByHandle(handleId).catch((error: unknown) => {
           if (!(error instanceof UnknownHandle)) throw error;
         });
         return;
       }
       case "releaseAddress": {
-        const [address] = [...this.held].find(([, holder]) => holder === handleId) ?? [];
+        const [address] = [...this.held].find(([, heldBy]) => heldBy === handleId) ?? [];
         if (address === undefined) return;
         this.held.delete(address);
         await ipam.release([{ address, handleId }]);
@@ -110,36 +110,33 @@ class Run {
           if (!(error instanceof BlockLimitReached)) throw error;
         });
         return;
-      case "giveUp":
+      case "releaseBlocks":
         return ipam.releaseHostAffinities(owner, { mustBeEmpty: false });
     }
   }
 
-  #given(address: IpAddress, handleId: string): void {
+  #recordAssigned(address: IpAddress, handleId: string): void {
     const other = this.held.get(address);
-    // Another process may have released a shared handle while this one was still assigning: then what it was given is
-    // no longer its own, and the datastore says whose it is.
+    // Another process may have released a shared handle during this assignment. The address then no longer belongs to it;
+    // the datastore is authoritative.
     const isOwn = handleId.startsWith("own") || allocatedAddresses(this.cluster).get(address) === handleId;
-    if (other !== undefined && isOwn) this.faults.push(`${address} was given to ${handleId} while ${other} has it`);
+    if (other !== undefined && isOwn)
+      this.faults.push(`${address} was assigned to ${handleId} while it belongs to ${other}`);
     if (handleId.startsWith("own")) this.held.set(address, handleId);
-  }
-
-  #forget(which: (holder: string) => boolean): void {
-    for (const [address, holder] of this.held) if (which(holder)) this.held.delete(address);
   }
 }
 
 const arbRun = {
   seed: fc.nat(),
-  lives: fc.array(arbLife, { minLength: 2, maxLength: 6 }),
+  plans: fc.array(arbPlan, { minLength: 2, maxLength: 6 }),
   strict: fc.boolean(),
   cooldown: fc.constantFrom(0, 0, 30),
 };
 
-/** @param isOneProcess all lives of a host are tasks of one process, which share its cache; it is often outdated */
+/** @param isOneProcess all plans of a host run as tasks of one process and share its cache, which is often outdated */
 async function play(
   seed: number,
-  lives: readonly Life[],
+  plans: readonly ProcessPlan[],
   strict: boolean,
   cooldown: number,
   isOneProcess = false,
@@ -147,8 +144,8 @@ async function play(
   const cluster = await newCluster(strict, cooldown);
   const run = new Run(cluster);
   const schedule = new Schedule(seed);
-  const connect = (life: Life): Ipam => {
-    const store = schedule.connect(cluster.store, life.crash);
+  const connect = (plan: ProcessPlan): Ipam => {
+    const store = schedule.connect(cluster.store, plan.crash);
     const { after } = store;
     store.after = (operation) => {
       run.check();
@@ -157,62 +154,62 @@ async function play(
     if (!isOneProcess) return cluster.client(store);
     let reads = seed;
     const entries = new StaleEntries(cluster.store, () => reads++ % 3 === 0);
-    return cluster.client(store, new AssignmentCache(HOSTS[life.host] ?? "", entries));
+    return cluster.client(store, new AssignmentCache(HOSTS[plan.host] ?? "", entries));
   };
   const processes = new Map<number, Ipam>();
   await schedule.run(
-    lives.map((life, number) => {
-      const ipam = (isOneProcess ? processes.get(life.host) : undefined) ?? connect(life);
-      processes.set(life.host, ipam);
-      return () => run.live(life, number, ipam);
+    plans.map((plan, number) => {
+      const ipam = (isOneProcess ? processes.get(plan.host) : undefined) ?? connect(plan);
+      processes.set(plan.host, ipam);
+      return () => run.runProcess(plan, number, ipam);
     }),
   );
   return run;
 }
 
-test("no address twice, no allocation without handle, owners agree: after every write, with crashes anywhere", () =>
+test("the invariants hold after every write, with crashes at any write", () =>
   fc.assert(
     fc.asyncProperty(
       arbRun.seed,
-      arbRun.lives,
+      arbRun.plans,
       arbRun.strict,
       arbRun.cooldown,
-      async (seed, lives, strict, cooldown) => {
-        expect((await play(seed, lives, strict, cooldown)).faults).toEqual([]);
+      async (seed, plans, strict, cooldown) => {
+        expect((await play(seed, plans, strict, cooldown)).faults).toEqual([]);
       },
     ),
     { numRuns: 150 },
   ));
 
-test("the same when the pods of a host are served by one process", () =>
+test("the invariants hold after every write if one process with a cache serves all pods of a host", () =>
   fc.assert(
     fc.asyncProperty(
       arbRun.seed,
       fc.array(
-        arbLife.map((life) => ({ ...life, host: life.host % 2 })),
+        arbPlan.map((plan) => ({ ...plan, host: plan.host % 2 })),
         { minLength: 4, maxLength: 12 },
       ),
       arbRun.strict,
       arbRun.cooldown,
-      async (seed, lives, strict, cooldown) => {
-        expect((await play(seed, lives, strict, cooldown, true)).faults).toEqual([]);
+      async (seed, plans, strict, cooldown) => {
+        expect((await play(seed, plans, strict, cooldown, true)).faults).toEqual([]);
       },
     ),
     { numRuns: 150 },
   ));
 
-test("after a release of every handle nothing is left, whatever died before", () =>
+test("after every handle was released, no allocation and no handle remain, regardless of earlier crashes", () =>
   fc.assert(
-    fc.asyncProperty(arbRun.seed, arbRun.lives, arbRun.strict, async (seed, lives, strict) => {
-      const { cluster } = await play(seed, lives, strict, 0);
-      const names = lives.flatMap((_, life) => [0, 1, 2, 3, 4, 5].map((n) => nameOf(n, life)));
+    fc.asyncProperty(arbRun.seed, arbRun.plans, arbRun.strict, async (seed, plans, strict) => {
+      const { cluster } = await play(seed, plans, strict, 0);
+      const names = plans.flatMap((_, plan) => [0, 1, 2, 3, 4, 5].map((n) => nameOf(n, plan)));
       for (const name of new Set(names))
         await cluster.ipam.releaseByHandle(name).catch((error: unknown) => {
           if (!(error instanceof UnknownHandle)) throw error;
         });
       expect(allocatedAddresses(cluster).size).toBe(0);
       expect(cluster.handles()).toEqual({});
-      // A claim that lost its affinity to a release and died before it could tell leaves a block for the check to find.
+      // If a concurrent release deleted the affinity of a claim that then crashed, a block remains; the check finds it.
       await cluster.ipam.repair(await cluster.ipam.inconsistencies());
       expect(await cluster.ipam.inconsistencies()).toEqual([]);
       for (const host of HOSTS) await cluster.ipam.removeHost(host);
@@ -222,10 +219,10 @@ test("after a release of every handle nothing is left, whatever died before", ()
     { numRuns: 100 },
   ));
 
-test("half-made claims are finished or undone by their host's next assignment", () =>
+test("unfinished claims are completed or reverted by their host's next assignment", () =>
   fc.assert(
-    fc.asyncProperty(arbRun.seed, arbRun.lives, async (seed, lives) => {
-      const { cluster } = await play(seed, lives, false, 0);
+    fc.asyncProperty(arbRun.seed, arbRun.plans, async (seed, plans) => {
+      const { cluster } = await play(seed, plans, false, 0);
       for (const host of HOSTS)
         await cluster.assign(host, `last-${host}`, { count: 16 }).catch((error: unknown) => {
           if (!(error instanceof BlockLimitReached)) throw error;

@@ -1,4 +1,4 @@
-// Typed access to the stored objects of IPAM. A missing object is `undefined`, not an error. Every write compares revisions.
+// Reads and writes the stored objects of IPAM. A missing object is `undefined`, not an error. Every write compares revisions.
 // Blocks that were read or written are reported to the cache, if there is one.
 import {
   AlreadyExists,
@@ -23,7 +23,7 @@ import type {
   StoredKey,
   ValueOf,
 } from "../model/index.ts";
-import type { Owner } from "./blocks/block.ts";
+import type { BlockOwner } from "./blocks/block.ts";
 
 export type StoredBlock = Stored<BlockKey>;
 export type StoredAffinity = Stored<BlockAffinityKey>;
@@ -31,7 +31,7 @@ export type StoredHandle = Stored<IpamHandleKey>;
 
 export type BlocksWritten =
   | { readonly done: true; readonly handleRevision: Revision; readonly extraRevisions: readonly Revision[] }
-  /** Nothing was written; the first write that was refused. */
+  /** Nothing was written; `refused` is the first write that conflicted. */
   | { readonly done: false; readonly refused: "block" | "handle" | "extraWrites" };
 
 export interface BlockObserver {
@@ -81,16 +81,16 @@ export class Records {
     return this.#delete(stored);
   }
 
-  affinity(owner: Owner, cidr: Cidr): Promise<StoredAffinity | undefined> {
+  affinity(owner: BlockOwner, cidr: Cidr): Promise<StoredAffinity | undefined> {
     return this.#get(affinityKey(owner, cidr));
   }
 
-  async affinitiesOf(owner: Owner, version?: IpVersion): Promise<readonly StoredAffinity[]> {
+  async affinitiesOf(owner: BlockOwner, version?: IpVersion): Promise<readonly StoredAffinity[]> {
     const query = { type: "blockAffinity", host: owner.name, affinityType: owner.type } as const;
     return (await this.store.list(version === undefined ? query : { ...query, version }, this.call)).items;
   }
 
-  /** On etcd and SQLite two lists: the common prefix of both kinds also contains all blocks and handles. */
+  /** On etcd and SQLite each affinity type is listed separately: their common prefix also contains all blocks and handles. */
   async affinities(version?: IpVersion): Promise<readonly StoredAffinity[]> {
     const ofVersion = version === undefined ? {} : { version };
     const kinds =
@@ -99,7 +99,7 @@ export class Records {
     return (await Promise.all(lists)).flatMap(({ items }) => items);
   }
 
-  createAffinity(owner: Owner, cidr: Cidr, state: BlockAffinity["state"]): Promise<StoredAffinity | undefined> {
+  createAffinity(owner: BlockOwner, cidr: Cidr, state: BlockAffinity["state"]): Promise<StoredAffinity | undefined> {
     return this.#create(affinityKey(owner, cidr), { state, deleted: false });
   }
 
@@ -208,7 +208,7 @@ export class Records {
   }
 }
 
-function affinityKey(owner: Owner, cidr: Cidr): BlockAffinityKey {
+function affinityKey(owner: BlockOwner, cidr: Cidr): BlockAffinityKey {
   return { type: "blockAffinity", affinityType: owner.type, host: owner.name, cidr };
 }
 

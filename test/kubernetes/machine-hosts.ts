@@ -186,7 +186,7 @@ export class MachineHosts implements AsyncDisposable {
 
   /** The owners of the machine's addresses in IPAM: the active one, then the alternate one. */
   async owners(): Promise<(string | undefined)[][]> {
-    const owned = await this.ipam.changeOwners(HANDLE, (owners) => owners);
+    const owned = await this.ipam.updateOwnerAttributes(HANDLE, (owners) => owners);
     return owned.map(({ active, alternate }) => [active?.["pod"], alternate?.["pod"]]);
   }
 

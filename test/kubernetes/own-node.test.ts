@@ -491,9 +491,9 @@ suite("the address of a virtual machine can move to another node only with the m
     use: "Workload",
   });
   expect(addresses.length).toBe(1);
-  await second.changeOwners(VM, (owners) => ({ ...owners, alternate: attributes("n2") }));
-  await second.changeOwners(VM, () => ({ active: attributes("n2"), alternate: attributes("n1") }));
-  await first.changeOwners(VM, (owners) => ({ ...owners, alternate: undefined }));
+  await second.updateOwnerAttributes(VM, (owners) => ({ ...owners, alternate: attributes("n2") }));
+  await second.updateOwnerAttributes(VM, () => ({ active: attributes("n2"), alternate: attributes("n1") }));
+  await first.updateOwnerAttributes(VM, (owners) => ({ ...owners, alternate: undefined }));
   await expect(first.releaseByHandle(VM)).rejects.toThrow("addresses of this node only");
   await second.releaseByHandle(VM);
 }, 60_000);

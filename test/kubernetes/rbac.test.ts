@@ -250,7 +250,15 @@ async function moveFromHostLocal(store: Datastore, api: Awaited<ReturnType<typeo
   const reservations = join(folder, "reservations");
   mkdirSync(reservations);
   writeFileSync(join(reservations, "10.65.0.9"), "container9\neth0");
-  await upgradeFromHostLocal({ node: "n1", store, api, log: silentLogger, reservations, plugins: folder, quietMs: 1 });
+  await upgradeFromHostLocal({
+    node: "n1",
+    store,
+    api,
+    log: silentLogger,
+    reservations,
+    plugins: folder,
+    runningPluginsMs: 1,
+  });
 }
 
 suite("TC-I11 calico-cni-plugin: has its own account, whose permissions are sufficient and minimal", async () => {

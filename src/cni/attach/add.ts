@@ -1,22 +1,22 @@
-// ADD, from top to bottom: check readiness, assign addresses, create the interface, store the endpoint, wait for policy,
-// return the result. If a step fails, the completed steps are undone in reverse order. A kill at any point leaves only what
-// DEL finds by the container's ID and interface.
+// Implements ADD: checks readiness, assigns addresses, creates the interface, stores the endpoint, waits for policy, and returns
+// the result. If a step fails, the completed steps are undone in reverse order. If the process is killed at any point, DEL
+// finds everything by the container's ID and interface.
 //
-// On etcd and SQLite the endpoint is stored in the same transaction as its addresses, before there is an interface; its MAC
-// is chosen before. The CNI service goes one step further: it assumes that a workload without an interface is new, and reads
-// its endpoint only if that transaction is refused.
+// On etcd and SQLite the endpoint is stored in the same transaction as its addresses, before the interface is created; its MAC
+// is chosen before. In addition, the CNI service assumes that a workload without an interface is new, and reads its endpoint
+// only if that transaction is rejected.
 import { type ExtraWrites, ExtraWritesRefused } from "../../ipam/index.ts";
 import { allInOrder } from "../../lib/all-in-order.ts";
 import { cidrAddress, type Cidr, type IpNetwork } from "../../lib/ip/ip.ts";
-import { assignTo } from "../ipam/assign-addresses.ts";
+import { assignWorkloadAddresses } from "../ipam/workload-addresses.ts";
 import { attach, resultFor } from "./attach.ts";
 import { callOptions, type CniContext } from "../context.ts";
-import { foreignDataplane, isForeign } from "../request/dataplane-options.ts";
+import { grpcDataplane, usesGrpcDataplane } from "../request/dataplane-options.ts";
 import { endpointEntry, findEndpoint, type StoredEndpoint, writeEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL, TRY_AGAIN_LATER } from "../error.ts";
 import { requireReady, waitForReadinessGates } from "./readiness.ts";
 import { chooseInterface, hasHostInterface } from "./choose-interface.ts";
-import { CALICO_IPAM } from "../ipam/delegation.ts";
+import { CALICO_IPAM } from "../ipam/ipam-plugin.ts";
 import { releaseSurplus } from "../ipam/pool-addresses.ts";
 import { linkMtu } from "../request/node-files.ts";
 import { waitForPolicy } from "./wait-for-policy.ts";
@@ -27,15 +27,15 @@ import { readWorkload, type Workload, workloadIdentity } from "./workload.ts";
 
 const ATTEMPTS = 3;
 
-export async function add(given: CniContext): Promise<CniResult> {
-  const { conf, identity } = given;
+export async function add(requestContext: CniContext): Promise<CniResult> {
+  const { conf, identity } = requestContext;
   const mtu = linkMtu(conf);
   if (!["", "veth", "netkit"].includes(conf.deviceType))
     throw new CniError(INTERNAL, `device_type ${JSON.stringify(conf.deviceType)}: want veth or netkit`);
   if (conf.policySetupTimeoutSeconds < 0 && identity.orchestrator === "k8s")
     throw new CniError(INTERNAL, "policy_setup_timeout_seconds: want 0 (never wait) or more");
-  if (identity.orchestrator === "k8s") foreignDataplane(conf); // an unknown one is reported before anything is assigned
-  const context = { ...given, identity: workloadIdentity(given) };
+  if (identity.orchestrator === "k8s") grpcDataplane(conf); // an unknown one is reported before anything is assigned
+  const context = { ...requestContext, identity: workloadIdentity(requestContext) };
   for (let attempt = 1; ; attempt++)
     try {
       return await addOnce(context, mtu, attempt === 1);
@@ -64,10 +64,15 @@ async function addOnce(context: CniContext, mtu: number, mayAssumeNew: boolean):
       const made = { hostName, mac: mac ?? "", networks: addresses.map(singleAddress) };
       return [{ op: "create", entry: endpointEntry(store, workload.draft(made), undefined, context.now()) }];
     };
-    const assigned = await assignTo(context, workload, existing, isStoredEarly ? createEndpoint : undefined);
+    const assigned = await assignWorkloadAddresses(
+      context,
+      workload,
+      existing,
+      isStoredEarly ? createEndpoint : undefined,
+    );
     mark("address assigned");
     // Calico reports an unknown dataplane of a container only now, and leaves the addresses to DEL.
-    if (identity.orchestrator === "cni") foreignDataplane(conf);
+    if (identity.orchestrator === "cni") grpcDataplane(conf);
     undo.add(() => releaseEverything(context, existing));
 
     const attached = await attach(context, undo, { hostName, mtu, hwAddr: mac, assigned, existing, workload });
@@ -100,15 +105,15 @@ interface Readiness {
   /** The endpoint that the workload has already; undefined if it has none or is assumed to be new. */
   readonly existing: StoredEndpoint | undefined;
   readonly hostName: string;
-  /** Whether the profile of a network outside Kubernetes policy exists. */
+  /** True if the network's profile exists, or is not needed because the network uses Kubernetes policy. */
   readonly isProfileStored: boolean;
 }
 
-/** Checks and reads that do not depend on each other, at the same time. The first failure in the order below is reported. */
+/** Runs independent checks and reads concurrently. If several fail, the first one in the order below is reported. */
 async function checkReadiness(context: CniContext, mayAssumeNew: boolean): Promise<Readiness> {
   const { conf, cache, identity, request, store } = context;
   const call = callOptions(context);
-  const known = cache?.knownPod(identity, request.args.podUid)?.endpoint;
+  const known = cache?.cachedPod(identity, request.args.podUid)?.endpoint;
   const isAssumedNew = mayAssumeNew && cache !== undefined && canStoreEarly(context) && !hasHostInterface(context);
   const [, existing, { name: hostName }, isProfileStored, workload] = await allInOrder([
     requireReady(context).then(() => waitForReadinessGates(conf.readinessGates)),
@@ -124,25 +129,25 @@ async function checkReadiness(context: CniContext, mayAssumeNew: boolean): Promi
   return { workload, existing, hostName, isProfileStored };
 }
 
-/** Whether the endpoint can be stored with its addresses. Its interface must then be known before, including its MAC. */
+/** True if the endpoint can be stored with its addresses. Its interface and MAC must then be known before. */
 const canStoreEarly = ({ conf, identity, store }: CniContext): boolean =>
   store.transact !== undefined &&
   conf.ipam.type === CALICO_IPAM &&
   conf.deviceType !== "netkit" &&
-  !isForeign(conf) &&
+  !usesGrpcDataplane(conf) &&
   (identity.orchestrator === "k8s" || conf.dataplaneOptions === undefined);
 
 const singleAddress = (address: Cidr): IpNetwork => hostNetwork({ address: cidrAddress(address), length: 0 });
 
-/** A locally administered unicast address, as the kernel would choose it. */
+/** Returns a locally administered unicast address, as the kernel would choose. */
 function randomMac(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(6));
   bytes[0] = ((bytes[0] ?? 0) & 0xfe) | 0x02;
   return [...bytes].map((byte) => byte.toString(16).padStart(2, "0")).join(":");
 }
 
-/** The last check of an ADD: it fails, so that the ADD is undone, if the plugin no longer waits for the result. */
+/** The last check of an ADD. It fails if the plugin has disconnected, so that the ADD is undone. */
 function requireCaller({ isCallerConnected }: CniContext): void {
   if (isCallerConnected?.() === false)
-    throw new CniError(TRY_AGAIN_LATER, "the plugin has disconnected before the ADD was complete; it is undone");
+    throw new CniError(TRY_AGAIN_LATER, "the plugin disconnected before the ADD was complete; the ADD is undone");
 }

@@ -20,7 +20,7 @@ const result = (type: string, mtu: number) =>
     { ...made, mtu },
   );
 
-test("CI-034 routes of another address manager are handed on as they are; of ours the full form names the networks", () => {
+test("CI-034 routes of another IPAM plugin are passed on unchanged; those of calico-ipam only in the full form", () => {
   for (const mtu of [0, 1400]) expect(result("host-local", mtu).routes).toEqual(made.assigned.routes);
   expect(result("calico-ipam", 0).routes).toEqual([]);
   expect(result("calico-ipam", 1400).routes).toEqual([{ destination: parseNetwork("10.0.0.0/8") }]);

@@ -1,16 +1,16 @@
-// Creates the pod's interface for addresses that were assigned, and the result that ADD prints.
+// Creates the pod's interface for the assigned addresses, and the result that ADD prints.
 import { type NetworkNamespace, openRtnetlink, removeLink, type Rtnetlink } from "../../kernel/index.ts";
 import { interfaceAlias } from "../../model/index.ts";
 import { closeUntilProgrammed } from "./close-until-programmed.ts";
 import type { CniContext } from "../context.ts";
-import { foreignDataplane, isForeign } from "../request/dataplane-options.ts";
-import { Wire, type WireRequest } from "./veth.ts";
+import { grpcDataplane, usesGrpcDataplane } from "../request/dataplane-options.ts";
+import { InterfacePair, type InterfacePairRequest } from "./interface-pair.ts";
 import type { StoredEndpoint } from "./endpoint.ts";
 import { chooseInterface, removePreviousInterface } from "./choose-interface.ts";
 import type { Assigned } from "../ipam/pool-addresses.ts";
 import { type CniResult, hostNetwork } from "../request/result.ts";
 import type { Undo } from "./undo.ts";
-import type { MadeInterface, Workload } from "./workload.ts";
+import type { AttachedInterface, Workload } from "./workload.ts";
 
 export interface AttachPlan {
   /** Name of the host interface. Another one is created if another workload has created this one meanwhile. */
@@ -23,39 +23,44 @@ export interface AttachPlan {
   readonly workload: Workload;
 }
 
-export async function attach(context: CniContext, undo: Undo, plan: AttachPlan): Promise<MadeInterface> {
+export async function attach(context: CniContext, undo: Undo, plan: AttachPlan): Promise<AttachedInterface> {
   const { conf, log, mark } = context;
   const { assigned, workload } = plan;
-  const foreign = foreignDataplane(conf);
-  if (foreign !== undefined) return (await import("./attach-by-grpc.ts")).attachForeign(context, undo, plan, foreign);
+  const grpc = grpcDataplane(conf);
+  if (grpc !== undefined) return (await import("./attach-by-grpc.ts")).attachByGrpc(context, undo, plan, grpc);
   using netns = context.openNetns();
   using host = openRtnetlink();
-  const wanted = wireRequest(context, plan, netns);
+  const pairRequest = interfacePairRequest(context, plan, netns);
   await closeUntilProgrammed(context);
   await removePreviousInterface(context, plan.existing?.endpoint, plan.hostName);
-  // An interface of that name served the pod's last container and is replaced. It is checked again, because another
-  // workload may have created it since the readiness check.
-  using wire = (await Wire.make(host, wanted, log)) ?? (await replaceInterface(context, host, wanted));
-  const { hostName } = wire.request;
+  // An existing interface of that name belonged to the pod's previous container and is replaced. Its owner is checked again,
+  // because another workload may have created it since the readiness check.
+  using pair =
+    (await InterfacePair.create(host, pairRequest, log)) ?? (await replaceInterface(context, host, pairRequest));
+  const { hostName } = pair.request;
   undo.add(() => removeLink(hostName));
-  mark("wire made");
+  mark("interface created");
   const networks = assigned.ips.map((ip) => hostNetwork(ip.address));
-  await wire.addAddresses({
+  await pair.addAddresses({
     addresses: networks,
     routes: workload.routes,
-    hostRoutes: assigned.isStillElsewhere !== true,
+    hostRoutes: assigned.isMigrating !== true,
     allowIpForwarding: conf.allowIpForwarding,
   });
-  mark("wire up");
-  return { hostName, mac: wire.mac, networks };
+  mark("interface up");
+  return { hostName, mac: pair.mac, networks };
 }
 
-async function replaceInterface(context: CniContext, host: Rtnetlink, wanted: WireRequest): Promise<Wire> {
+async function replaceInterface(
+  context: CniContext,
+  host: Rtnetlink,
+  request: InterfacePairRequest,
+): Promise<InterfacePair> {
   const { name, replaces } = await chooseInterface(context);
-  return Wire.replace(host, { ...wanted, hostName: name }, context.log, replaces);
+  return InterfacePair.replace(host, { ...request, hostName: name }, context.log, replaces);
 }
 
-function wireRequest(context: CniContext, plan: AttachPlan, netns: NetworkNamespace): WireRequest {
+function interfacePairRequest(context: CniContext, plan: AttachPlan, netns: NetworkNamespace): InterfacePairRequest {
   const { conf, identity, request } = context;
   const { orchestrator, containerId, namespace, pod: name } = identity;
   const pod = orchestrator === "k8s" ? { pod: { namespace, name } } : {};
@@ -73,26 +78,28 @@ function wireRequest(context: CniContext, plan: AttachPlan, netns: NetworkNamesp
 }
 
 /**
- * The pod's own interface is part of the result if the version of the specification has a field for its MTU and there is
- * an MTU to report. Otherwise the result has Calico's short form: the host's interface and the addresses.
+ * Returns the result of ADD. It contains the pod's interface for CNI 1.1.0, and for 1.0.0 if an MTU is configured. Otherwise it
+ * has Calico's short form: the host's interface and the addresses.
  */
 export function resultFor(
   { request, conf }: CniContext,
-  made: Omit<MadeInterface, "networks"> & { readonly mtu: number; readonly assigned: CniResult },
+  made: Omit<AttachedInterface, "networks"> & { readonly mtu: number; readonly assigned: CniResult },
 ): CniResult {
   const { hostName, mac, mtu, assigned } = made;
-  // A dataplane of another vendor decides itself how the pod has its addresses.
-  const ips = assigned.ips.map(({ address }) => ({ address: isForeign(conf) ? address : hostNetwork(address) }));
+  // A gRPC dataplane decides itself which prefix lengths the pod's addresses have.
+  const ips = assigned.ips.map(({ address }) => ({
+    address: usesGrpcDataplane(conf) ? address : hostNetwork(address),
+  }));
   const isFull = request.cniVersion === "1.1.0" || (request.cniVersion === "1.0.0" && mtu > 0);
-  // Routes of another IPAM plugin are passed on. Those of Calico's only name the block, which the short form does not have.
-  const isOurs = conf.ipam["type"] === "calico-ipam";
+  // Routes of another IPAM plugin are passed on. Those of calico-ipam only name the block, which the short form leaves out.
+  const isCalicoIpam = conf.ipam["type"] === "calico-ipam";
   const dns = assigned.dns === undefined ? {} : { dns: assigned.dns };
-  if (!isFull) return { interfaces: [{ name: hostName }], ips, routes: isOurs ? [] : assigned.routes, ...dns };
+  if (!isFull) return { interfaces: [{ name: hostName }], ips, routes: isCalicoIpam ? [] : assigned.routes, ...dns };
   const pod = { name: request.ifName, mac, ...(mtu > 0 ? { mtu } : {}), sandbox: request.netns };
   return {
     interfaces: [{ name: hostName }, pod],
     ips: ips.map((ip) => ({ ...ip, interface: 1 })),
-    routes: isOurs ? assigned.routes.map(({ destination }) => ({ destination })) : assigned.routes,
+    routes: isCalicoIpam ? assigned.routes.map(({ destination }) => ({ destination })) : assigned.routes,
     ...dns,
   };
 }

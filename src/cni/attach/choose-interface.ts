@@ -1,6 +1,6 @@
-// Chooses the host interface of an ADD. A pod's interface is usually named by 44 bits of a hash of its name, as in Calico,
-// so the author of a pod can compute a pod name that gives it the interface name of a given other pod. The workload that
-// attaches first gets this name. The second one gets a name that nobody could compute before.
+// Chooses the host interface of an ADD. The name of a pod's interface usually contains 44 bits of a hash of the pod's name, as
+// in Calico, so the author of a pod can find a pod name that results in the interface name of another pod. The workload that
+// attaches first gets this name. The second one gets a name that cannot be predicted.
 import { ATTRIBUTE, InCooldown, NotAssigned } from "../../ipam/index.ts";
 import { type Link, openRtnetlink, removeLink, RT_TABLE_MAIN } from "../../kernel/index.ts";
 import { addressBits, cidrAddress, cidrLength, type IpAddress, ipVersion } from "../../lib/ip/ip.ts";
@@ -16,19 +16,18 @@ import { findEndpoint, type WorkloadEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "../error.ts";
 import { alternativeInterfaceName, type EndpointIdentity, hostInterfaceName } from "../request/identity.ts";
 
-/** Each is free with a probability of almost 1. */
+/** Number of alternative names that are tried. Each is free with a probability of almost 1. */
 const ALTERNATIVES = 3;
 
 export interface HostInterface {
   readonly name: string;
-  /** Index of an interface of this name, which may be replaced. */
+  /** Index of an existing interface of this name, which may be replaced. */
   readonly replaces?: number;
 }
 
 /**
- * The usual interface of the workload, or one with another name if another workload that has an endpoint owns the usual one.
- * Reads the datastore only if there is an interface of that name. If the datastore does not answer, the owner is not known,
- * and this fails.
+ * Returns the usual interface of the workload, or one with another name if another workload that has an endpoint owns the usual
+ * one. Fails if the datastore must be read to determine the owner and does not respond.
  */
 export async function chooseInterface(context: CniContext): Promise<HostInterface> {
   const { identity, request, log } = context;
@@ -42,7 +41,7 @@ export async function chooseInterface(context: CniContext): Promise<HostInterfac
     const owner = await findOtherOwner(context, name, link);
     if (owner === undefined) return { name, ...(link === undefined ? {} : { replaces: link.index }) };
     if (attempt === ALTERNATIVES)
-      throw new CniError(INTERNAL, `the interface ${name} belongs to ${describe(owner)}, which still exists`);
+      throw new CniError(INTERNAL, `interface ${name} belongs to ${describe(owner)}, which still exists`);
     log.warn("the interface belongs to another workload; choosing another name", {
       interface: name,
       owner: describe(owner),
@@ -51,9 +50,9 @@ export async function chooseInterface(context: CniContext): Promise<HostInterfac
 }
 
 /**
- * The endpoint of another workload that owns the interface. The alias of the interface names its owner. If it does not
- * (bandwidth limits of earlier versions replaced it, and Calico sets none), or if there is no interface, the owner is a
- * workload whose endpoint has the interface.
+ * Returns the endpoint of another workload that owns the interface. The alias of the interface names its owner. If it does not
+ * (earlier versions replaced it when they set bandwidth limits, and Calico sets none), or if there is no interface, the owner
+ * is a workload whose endpoint has the interface.
  */
 async function findOtherOwner(
   context: CniContext,
@@ -63,15 +62,12 @@ async function findOtherOwner(
   const { identity, store } = context;
   const owner = parseInterfaceAlias(link?.alias);
   if (owner !== undefined && isOwn(owner, identity)) return undefined;
-  const named = owner === undefined ? undefined : identityOf(owner, identity);
-  if (named === undefined) return findClaim(context, name, link);
-  return (await findEndpoint(store, named, callOptions(context)))?.endpoint;
+  const ownerIdentity = owner === undefined ? undefined : identityOf(owner, identity);
+  if (ownerIdentity === undefined) return findEndpointWithInterface(context, name, link);
+  return (await findEndpoint(store, ownerIdentity, callOptions(context)))?.endpoint;
 }
 
-/**
- * Removes the interface that served the workload's last container under another name. An interface whose alias does not
- * name this workload stays.
- */
+/** Removes the interface of the workload's previous container, if it has another name and its alias names this workload. */
 export async function removePreviousInterface(
   { identity }: CniContext,
   previous: WorkloadEndpoint | undefined,
@@ -83,7 +79,7 @@ export async function removePreviousInterface(
   if (owner !== undefined && isOwn(owner, identity)) await removeLink(name);
 }
 
-/** Whether the host has an interface of the workload's usual name, that is, the workload was probably attached before. */
+/** True if the host has an interface of the workload's usual name, so that the workload was probably attached before. */
 export const hasHostInterface = ({ identity, request }: CniContext): boolean =>
   findLink(hostInterfaceName(identity, request.interfacePrefix)) !== undefined;
 
@@ -93,12 +89,12 @@ function findLink(name: string): Link | undefined {
 }
 
 /**
- * The endpoint of another workload of this node that has the interface. On Kubernetes the service finds it in its cache; the
- * plugin has no right to list pods, and finds it by the addresses that are routed to the interface. In other datastores
- * all endpoints are listed, which takes too long for every ADD: without an interface nothing is searched there, and Felix
- * does not give the new interface to the other endpoint, because its alias names this workload.
+ * Returns the endpoint of another workload of this node that has the interface. On Kubernetes the service finds it in its cache.
+ * The plugin is not allowed to list pods; it finds the endpoint by the addresses that are routed to the interface. In other
+ * datastores all endpoints are listed. That takes too long for every ADD, so it is done only if the interface exists; if not,
+ * Felix does not use the new interface for the other endpoint, because its alias names this workload.
  */
-async function findClaim(
+async function findEndpointWithInterface(
   context: CniContext,
   name: string,
   link: Link | undefined,
@@ -136,7 +132,7 @@ const podOf = ({ metadata, spec }: WorkloadEndpoint): PodName => ({
   pod: spec.pod ?? "",
 });
 
-/** The pods of this node to which the addresses that are routed to the interface were assigned. */
+/** Returns the pods of this node that own the addresses which are routed to the interface. */
 async function routedPods({ identity, ipam }: CniContext, link: Link): Promise<PodName[]> {
   const pods: PodName[] = [];
   for (const address of routedAddresses(link))
@@ -176,8 +172,8 @@ function isOwnEndpoint({ metadata }: WorkloadEndpoint, identity: EndpointIdentit
 }
 
 /**
- * The owner on this node; undefined if the alias contains only a hash of it. The interface does not record the namespace of a
- * container outside Kubernetes.
+ * Returns the identity of the owner; undefined if the alias contains only a hash of it. The alias does not contain the namespace
+ * of a container outside Kubernetes.
  */
 function identityOf(owner: InterfaceOwner, identity: EndpointIdentity): EndpointIdentity | undefined {
   const { pod, podHash, containerId } = owner;

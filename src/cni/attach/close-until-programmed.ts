@@ -1,8 +1,8 @@
 // Drops all packets of workloads until Felix has written its rules after boot. Without this, pods that start before Felix
-// would communicate without policy, and their connections would remain when policy comes.
+// would communicate without policy, and their connections would continue after policy is in place.
 //
-// The guard table shows whether Felix has written its rules since boot (kernel/netfilter/guard-table.ts). The guard file shows that the
-// agent of this host will open what is closed here (kernel/netfilter/guard-file.ts).
+// The guard table shows whether Felix has written its rules since boot (kernel/netfilter/guard-table.ts). The guard file shows
+// that this host's agent will remove the drop rules written here (kernel/netfilter/guard-file.ts).
 import {
   closeWorkloads,
   GUARD_TABLE,
@@ -17,7 +17,7 @@ import { describeError } from "../../lib/log/log.ts";
 import type { CniContext } from "../context.ts";
 import { CniError, TRY_AGAIN_LATER } from "../error.ts";
 
-/** Call before an interface is brought up. */
+/** Must be called before an interface is brought up. */
 export async function closeUntilProgrammed({ conf, log }: Pick<CniContext, "conf" | "log">): Promise<void> {
   if (conf.nodenameFileOptional) return;
   const file = readGuardFile(conf.nodenameFile);
@@ -29,7 +29,7 @@ export async function closeUntilProgrammed({ conf, log }: Pick<CniContext, "conf
   }
   const { nft, state } = nftables;
   if (file.kind === "stale") {
-    // Another agent has started since the host was closed. It does not know the table.
+    // Another agent, which does not use the guard table, has started since the host was closed.
     if (state === "closed") nft.commit([{ op: "deleteTable", table: GUARD_TABLE }]);
     return;
   }
@@ -63,7 +63,7 @@ async function closeByIptables(interfacePrefixes: readonly string[]): Promise<vo
   } catch (error) {
     throw new CniError(
       TRY_AGAIN_LATER,
-      `Felix has written no rules since boot, and the host cannot be closed until it does: ${describeError(error)}`,
+      `Felix has written no rules since boot, and the rules that drop packets of workloads until then cannot be written: ${describeError(error)}`,
     );
   }
 }

@@ -1,5 +1,6 @@
-// The closed form of the guard (kernel/netfilter/guard-table.ts) on a kernel without nf_tables: a chain in the filter table of
-// iptables. Felix deletes chains that begin with `cali-` and that it does not know, in the transaction that writes its own.
+// Drops packets of workloads on a kernel without nf_tables, where the guard table (kernel/netfilter/guard-table.ts) is not
+// available: writes a chain in the filter table of iptables. When Felix writes its own chains, it deletes other chains that
+// begin with `cali-` in the same transaction.
 import { existsSync } from "node:fs";
 import { Iptables, type IptablesStore } from "../../kernel/index.ts";
 

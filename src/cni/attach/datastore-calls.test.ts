@@ -1,5 +1,5 @@
-// The calls that ADD and DEL make to the datastore, with the CNI service's cache and without. There is no kernel here: an ADD
-// fails when it opens the pod's namespace, after its addresses were assigned, and is undone.
+// Checks which calls ADD and DEL make to the datastore, with and without the CNI service's cache. There are no network
+// namespaces in this test: an ADD fails when it opens the pod's namespace, after its addresses were assigned, and is undone.
 import { expect, test } from "bun:test";
 import { type Datastore, openSqliteInMemory } from "../../datastore/index.ts";
 import { KeyedMutex } from "../../lib/keyed-mutex.ts";
@@ -7,7 +7,7 @@ import { silentLogger } from "../../lib/log/log.ts";
 import { eventually } from "../../lib/testing/eventually.ts";
 import { API_VERSION, type KindName, type Resource } from "../../model/index.ts";
 import { add } from "./add.ts";
-import { assignTo } from "../ipam/assign-addresses.ts";
+import { assignWorkloadAddresses } from "../ipam/workload-addresses.ts";
 import type { CniContext } from "../context.ts";
 import { del } from "./del.ts";
 import { endpointEntry } from "./endpoint.ts";
@@ -97,7 +97,7 @@ class Bench implements AsyncDisposable {
   async attach(container: string, pod?: string): Promise<void> {
     const context = this.context("ADD", container, pod);
     const workload = await readWorkload(context);
-    await assignTo(context, workload, undefined, (addresses) => {
+    await assignWorkloadAddresses(context, workload, undefined, (addresses) => {
       const networks = addresses.map((text) => hostNetwork({ address: text.split("/")[0] as never, length: 0 }));
       const draft = workload.draft({ hostName: "cali1", mac: "02:00:00:00:00:01", networks });
       return [{ op: "create", entry: endpointEntry(this.store, draft, undefined, context.now()) }];
@@ -138,7 +138,7 @@ for (const pod of [undefined, "web"])
     expect(await bench.left()).toEqual({ endpoints: 1, handles: 1, allocations: 1 });
   });
 
-test("both families: one write each for ADD, one for DEL", async () => {
+test("with both families, ADD is one write per family and DEL is one write", async () => {
   await using bench = await Bench.create(true, { assign_ipv4: "true", assign_ipv6: "true" });
   expect(await bench.add("c1")).toEqual(["transact", "transact"]);
   await bench.attach("c2");
@@ -148,7 +148,7 @@ test("both families: one write each for ADD, one for DEL", async () => {
 });
 
 for (const isCaching of [true, false])
-  test(`a datastore that is not ready, a disabled pool: ADD fails and writes nothing (${isCaching ? "service" : "plugin"})`, async () => {
+  test(`if the datastore is not ready or the pool is disabled, ADD fails and writes nothing (${isCaching ? "service" : "plugin"})`, async () => {
     await using bench = await Bench.create(isCaching);
     const failing = async (container: string): Promise<unknown> => {
       const failure = await add(bench.context("ADD", container)).then(
@@ -158,7 +158,7 @@ for (const isCaching of [true, false])
       expect(await bench.left()).toEqual({ endpoints: 1, handles: 1, allocations: 1 });
       return failure;
     };
-    // The cache needs a moment to see a change.
+    // The cache is updated with a delay.
     const eventuallyFails = async (text: string) =>
       eventually(async () => String(await failing(`c-${performance.now()}`.replace(".", "-"))).includes(text));
     await bench.put("ClusterInformation", "default", { datastoreReady: false });
@@ -168,26 +168,26 @@ for (const isCaching of [true, false])
     await eventuallyFails("cannot find a qualified ippool");
   });
 
-test("an ADD that would fail by the service's outdated cache reads the datastore first", async () => {
+test("an ADD that would fail because of an outdated cache reads the datastore first", async () => {
   await using bench = await Bench.create(true);
   await bench.put("ClusterInformation", "default", { datastoreReady: false });
   await eventually(() => bench.cache?.isDatastoreReady === false);
-  // Not yet seen by the cache, which is given no time for it.
+  // The cache has not received this change yet.
   await bench.put("ClusterInformation", "default", { datastoreReady: true });
   expect(await bench.add("c1")).toContain("transact");
 });
 
-test("the service finds an endpoint that it assumed not to exist, and assigns no second address", async () => {
+test("if an endpoint exists although the service assumed it does not, no second address is assigned", async () => {
   await using bench = await Bench.create(true);
   await bench.attach("c1");
   const result = add(bench.context("ADD", "c1"));
-  await expect(result).rejects.toThrow("no kernel here"); // the way of a repeated ADD, which looks for the interface
+  await expect(result).rejects.toThrow("no kernel here"); // a repeated ADD, which checks the interface
   expect((await bench.store.list({ type: "ipamHandle" })).items.map(({ value }) => Object.values(value.block))).toEqual(
     [[1], [1]],
   );
 });
 
-test("a DEL without addresses is fine, and a pod's newer container keeps its endpoint", async () => {
+test("DEL without addresses succeeds, and the endpoint of a pod's newer container is kept", async () => {
   await using bench = await Bench.create(false);
   await bench.attach("new", "web");
   await bench.del("old", "web");

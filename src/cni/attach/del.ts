@@ -1,8 +1,9 @@
-// DEL: check readiness, delete the endpoint, release the addresses, remove the interface. What does not exist is not an
-// error. A step that fails is reported at the end, after the other steps, so that a repeated DEL has less to do.
+// Implements DEL: checks readiness, deletes the endpoint, releases the addresses, and removes the interface. It is not an error
+// if one of them does not exist. A failed step is reported after the other steps were tried, so that a repeated DEL has less
+// to do.
 import { hasErrno, removeLink } from "../../kernel/index.ts";
 import { callOptions, type CniContext } from "../context.ts";
-import { foreignDataplane, isForeign } from "../request/dataplane-options.ts";
+import { grpcDataplane, usesGrpcDataplane } from "../request/dataplane-options.ts";
 import {
   changedTooOften,
   DELETE_ATTEMPTS,
@@ -14,31 +15,31 @@ import {
 } from "./endpoint.ts";
 import { CniError } from "../error.ts";
 import { requireReady } from "./readiness.ts";
-import type { ForeignDataplane } from "./grpc-dataplane.ts";
-import { CALICO_IPAM, ipamDel } from "../ipam/delegation.ts";
-import { releaseAddresses } from "../ipam/pool-addresses.ts";
+import type { GrpcDataplane } from "./grpc-dataplane.ts";
+import { CALICO_IPAM, ipamPluginDel } from "../ipam/ipam-plugin.ts";
+import { releasePoolAddresses } from "../ipam/pool-addresses.ts";
 
 export async function del(context: CniContext): Promise<void> {
   const { conf, identity, store, mark } = context;
   await requireReady(context);
   mark("gates open");
-  const refusal = await deleteForeignInterface(context);
+  const configError = await deleteInterfaceByGrpc(context);
   const canTransact = store.transact !== undefined && conf.ipam.type === CALICO_IPAM;
   // A pod whose endpoint cannot be deleted keeps its addresses and its interface.
   if (!canTransact && identity.orchestrator === "k8s") await deleteOwnEndpoint(context);
-  // At the same time: the kernel needs 1 to 2 ms to remove the interface, about as long as the datastore needs.
+  // Concurrently, because the kernel needs 1 to 2 ms to remove the interface, about as long as the datastore.
   const outcomes = await Promise.allSettled([
     canTransact ? releaseInTransaction(context) : releaseInSteps(context),
     removeInterface(context),
   ]);
   for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
-  if (refusal !== undefined) throw refusal;
+  if (configError !== undefined) throw configError;
 }
 
-/** The endpoint of a pod has been deleted before. */
+/** The caller has already deleted the endpoint if the workload is a pod. */
 async function releaseInSteps(context: CniContext): Promise<void> {
   const endpoint = context.identity.orchestrator === "k8s" ? Promise.resolve() : deleteOwnEndpoint(context);
-  const outcomes = await Promise.allSettled([endpoint, ipamDel(context)]);
+  const outcomes = await Promise.allSettled([endpoint, ipamPluginDel(context)]);
   context.mark("address released");
   for (const outcome of outcomes) if (outcome.status === "rejected") throw outcome.reason;
 }
@@ -50,7 +51,7 @@ async function releaseInTransaction(context: CniContext): Promise<void> {
   for (let attempt = 0; attempt < DELETE_ATTEMPTS; attempt++) {
     const found = await getEndpoint(store, identity, call);
     const endpoint = found === undefined || isOfNewerContainer(found, identity) ? undefined : found;
-    const outcome = await releaseAddresses(context, endpoint === undefined ? [] : [deletionOf(endpoint)]);
+    const outcome = await releasePoolAddresses(context, endpoint === undefined ? [] : [deletionOf(endpoint)]);
     context.mark("address released");
     if (endpoint === undefined || outcome === "written") return;
     // The container had no addresses, or they were released without a transaction.
@@ -59,7 +60,7 @@ async function releaseInTransaction(context: CniContext): Promise<void> {
   throw changedTooOften();
 }
 
-/** The endpoint of a newer container of the pod stays. */
+/** Deletes the endpoint unless it belongs to a newer container of the pod. */
 const deleteOwnEndpoint = (context: CniContext): Promise<void> =>
   deleteEndpointIf(
     context.store,
@@ -69,32 +70,32 @@ const deleteOwnEndpoint = (context: CniContext): Promise<void> =>
   );
 
 /**
- * A dataplane of another vendor comes first: its server may refuse, and then the pod keeps its endpoint and addresses.
- * A container may hold addresses although its dataplane is unknown: they are released, and the error is returned.
+ * Called first, because the server may reject the request; the pod then keeps its endpoint and addresses.
+ * @returns the error for an invalid dataplane type of a container, whose addresses must still be released
  */
-async function deleteForeignInterface(context: CniContext): Promise<CniError | undefined> {
-  let foreign: ForeignDataplane | undefined;
+async function deleteInterfaceByGrpc(context: CniContext): Promise<CniError | undefined> {
+  let grpc: GrpcDataplane | undefined;
   try {
-    foreign = foreignDataplane(context.conf);
+    grpc = grpcDataplane(context.conf);
   } catch (error) {
     if (context.identity.orchestrator === "cni" && error instanceof CniError) return error;
     throw error;
   }
-  if (foreign === undefined) return undefined;
-  const { deleteForeignWire } = await import("./grpc-dataplane.ts");
-  await deleteForeignWire(foreign, context.request);
-  context.mark("wire gone");
+  if (grpc === undefined) return undefined;
+  const { deleteGrpcInterface } = await import("./grpc-dataplane.ts");
+  await deleteGrpcInterface(grpc, context.request);
+  context.mark("interface removed");
   return undefined;
 }
 
 async function removeInterface(context: CniContext): Promise<void> {
   const { request } = context;
-  if (request.netns === "" || isForeign(context.conf)) return;
+  if (request.netns === "" || usesGrpcDataplane(context.conf)) return;
   try {
     using netns = context.openNetns();
     // The host's end and its routes are removed with it.
     await (context.removeLink ?? removeLink)(request.ifName, netns);
-    context.mark("wire gone");
+    context.mark("interface removed");
   } catch (error) {
     // The namespace was deleted before, and the interface with it.
     if (!hasErrno(error, "ENOENT", "EINVAL")) throw error;

@@ -1,4 +1,4 @@
-// The workload endpoint in the datastore: finds the existing one, builds the new one, writes and deletes it.
+// Reads, builds, writes and deletes the workload endpoint in the datastore.
 import {
   type CallOptions,
   Conflict,
@@ -34,7 +34,7 @@ const endpointKey = (namespace: string, name: string): ResourceKey => ({
   name,
 });
 
-/** The endpoint of this workload, whichever interface name it was stored under. */
+/** Returns the endpoint of this workload, regardless of its interface name. */
 export async function findEndpoint(
   store: Datastore,
   identity: EndpointIdentity,
@@ -50,7 +50,7 @@ export async function findEndpoint(
   return stored && { stored, endpoint: stored.value as WorkloadEndpoint };
 }
 
-/** The endpoint of exactly the interface that this request names. */
+/** Returns the endpoint of exactly the interface that this request names. */
 export async function getEndpoint(
   store: Datastore,
   identity: EndpointIdentity,
@@ -67,10 +67,10 @@ export async function getEndpoint(
   }
 }
 
-/** Whether the endpoint belongs to a newer container of the pod. */
+/** True if the endpoint belongs to another container of the pod, which is then the newer one. */
 export function isOfNewerContainer({ endpoint }: StoredEndpoint, identity: EndpointIdentity): boolean {
-  const holder = endpoint.spec.containerID ?? "";
-  return identity.orchestrator === "k8s" && holder !== "" && holder !== identity.containerId;
+  const containerId = endpoint.spec.containerID ?? "";
+  return identity.orchestrator === "k8s" && containerId !== "" && containerId !== identity.containerId;
 }
 
 export interface EndpointDraft {
@@ -80,7 +80,7 @@ export interface EndpointDraft {
   readonly spec: Omit<WorkloadEndpoint["spec"], "orchestrator" | "node" | "containerID" | "pod" | "endpoint">;
 }
 
-/** Replaces the endpoint that was found, or creates a new one. */
+/** Replaces the existing endpoint, or creates a new one. */
 export async function writeEndpoint(
   store: Datastore,
   draft: EndpointDraft,
@@ -92,16 +92,13 @@ export async function writeEndpoint(
   else await store.update({ ...entry, revision: existing.stored.revision }, options);
 }
 
-/**
- * The identity under which the endpoint is stored. A workload has one endpoint: it keeps the interface name under which it
- * was stored first.
- */
+/** Returns the identity of the stored endpoint. A workload has one endpoint, which keeps its first interface name. */
 export function storedIdentity(identity: EndpointIdentity, existing: StoredEndpoint | undefined): EndpointIdentity {
   const endpoint = existing && parseWorkloadEndpointName(existing.stored.key.name)?.endpoint;
   return endpoint === undefined ? identity : { ...identity, endpoint };
 }
 
-/** The entry of an endpoint that is new or replaces the one that was found. */
+/** Returns the entry of an endpoint that is new or replaces the existing one. */
 export function endpointEntry(
   store: Datastore,
   draft: EndpointDraft,
@@ -120,7 +117,7 @@ export function endpointEntry(
       name,
       ...(generateName === undefined ? {} : { generateName }),
       namespace: identity.namespace,
-      // In Kubernetes the endpoint is its pod, which has an identity of its own.
+      // In Kubernetes the endpoint is its pod, which has its own UID.
       ...(store.name === "kubernetes" && before?.uid === undefined ? {} : { uid: before?.uid ?? crypto.randomUUID() }),
       creationTimestamp: before?.creationTimestamp ?? timestamp(now),
       labels: draft.labels,
@@ -137,13 +134,13 @@ export function endpointEntry(
   return { key, value };
 }
 
-/** Whoever reads it drops one with a name that is none: its pod would have an address and no network. */
+/** Readers drop an endpoint with an invalid field, so its pod would have an address but no network. */
 function checkEndpoint(name: string, { identity: { containerId, namespace }, labels, spec }: EndpointDraft): void {
   if (!isSubdomain(name))
     throw new CniError(
       INTERNAL,
       `${name} cannot name a workload endpoint: want lower case letters, digits, - and .`,
-      "its parts are the node's name, the pod's or the container's ID, and the interface",
+      "it consists of the node's name, the pod's name or container's ID, and the interface",
     );
   if (!isSubdomain(namespace))
     throw new CniError(
@@ -164,7 +161,7 @@ function checkProfileName(name: string): void {
     throw new CniError(
       INTERNAL,
       `${JSON.stringify(name)} cannot name a profile: want lower case letters, digits, - and .`,
-      "outside Kubernetes policy a network's profile has the network's name: give the network another",
+      "without Kubernetes policy, the profile has the name of the network: rename the network",
     );
 }
 
@@ -183,7 +180,7 @@ export async function addProfile(
   await store.update({ key: stored.key, value, revision: stored.revision }, call);
 }
 
-/** The deletion as part of a transaction. */
+/** Returns the deletion of the endpoint as part of a transaction. */
 export const deletionOf = ({ stored: { key, revision } }: StoredEndpoint): Write => ({ op: "delete", key, revision });
 
 export const DELETE_ATTEMPTS = 6;
@@ -225,5 +222,5 @@ export async function deleteEndpoint(
   }
 }
 
-/** Seconds, as the field writes creation times. */
+/** Formats a creation time with a resolution of seconds, as Kubernetes does. */
 export const timestamp = (now: Date): string => now.toISOString().replace(/\.\d+Z$/, "Z");

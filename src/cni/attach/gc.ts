@@ -1,22 +1,22 @@
-// GC: what belongs to this node and network but to no container the runtime still knows is taken away: endpoints,
-// wires, addresses. The runtime adds and deletes nothing meanwhile.
+// Implements GC: removes endpoints, interfaces and addresses of this node and network whose container is not in the runtime's
+// list of valid attachments. The runtime runs no ADD or DEL meanwhile.
 // https://www.cni.dev/docs/spec/#gc-clean-up-any-stale-resources
 import { openRtnetlink, removeLink } from "../../kernel/index.ts";
 import { isMachineHandle, UnknownHandle } from "../../ipam/index.ts";
 import { type InterfaceOwner, parseInterfaceAlias, workloadEndpointPrefix } from "../../model/index.ts";
 import type { CniContext } from "../context.ts";
-import { isForeign } from "../request/dataplane-options.ts";
+import { usesGrpcDataplane } from "../request/dataplane-options.ts";
 import { deleteEndpoint, getEndpoint, type StoredEndpoint, type WorkloadEndpoint } from "./endpoint.ts";
 import { CniError, DECODING_FAILURE } from "../error.ts";
 import { checkDatastoreReady } from "./readiness.ts";
-import { CALICO_IPAM } from "../ipam/delegation.ts";
+import { CALICO_IPAM } from "../ipam/ipam-plugin.ts";
 
-/** A host interface whose container is gone. */
-interface StaleWire {
+/** A host interface whose container does not exist any more. */
+interface StaleInterface {
   readonly name: string;
   readonly owner: InterfaceOwner;
 }
-/** Addresses whose container is gone. */
+/** A handle whose container does not exist any more. */
 interface LeakedHandle {
   readonly handle: string;
   readonly pod?: InterfaceOwner["pod"];
@@ -25,7 +25,7 @@ interface LeakedHandle {
 export async function collectGarbage(context: CniContext): Promise<void> {
   const valid = validContainers(context.request.config["cni.dev/valid-attachments"]);
   await checkDatastoreReady(context.store);
-  const wires = findStaleWires(context, valid);
+  const interfaces = findStaleInterfaces(context, valid);
   const leaked = context.conf.ipam.type === CALICO_IPAM ? await findLeakedHandles(context, valid) : [];
   const failures: unknown[] = [];
   const attempt = async (action: () => Promise<void>): Promise<void> => {
@@ -37,13 +37,13 @@ export async function collectGarbage(context: CniContext): Promise<void> {
   };
   await attempt(async () => {
     const endpoints = await readEndpoints(context, [
-      ...wires.map(({ owner }) => owner.pod),
+      ...interfaces.map(({ owner }) => owner.pod),
       ...leaked.map((l) => l.pod),
     ]);
     const kept = await removeEndpoints(context, valid, endpoints);
-    for (const { name, owner } of wires) {
+    for (const { name, owner } of interfaces) {
       if (kept.has(name)) continue;
-      context.log.info("Removing the interface of a container that is gone", { interface: name, ...owner });
+      context.log.info("removing a stale interface", { interface: name, ...owner });
       await removeLink(name);
     }
   });
@@ -64,7 +64,7 @@ function validContainers(attachments: unknown): ReadonlySet<string> {
   );
 }
 
-function findStaleWires({ conf }: CniContext, valid: ReadonlySet<string>): StaleWire[] {
+function findStaleInterfaces({ conf }: CniContext, valid: ReadonlySet<string>): StaleInterface[] {
   using host = openRtnetlink();
   return host.links.list().flatMap(({ name, alias }) => {
     const owner = parseInterfaceAlias(alias);
@@ -72,7 +72,7 @@ function findStaleWires({ conf }: CniContext, valid: ReadonlySet<string>): Stale
   });
 }
 
-/** Under this network's handles, assigned for this node. A machine's are its own, whatever became of its containers. */
+/** Returns handles of this network with addresses of this node. A virtual machine's handle does not depend on its containers. */
 async function findLeakedHandles(
   { store, identity, conf }: CniContext,
   valid: ReadonlySet<string>,
@@ -95,8 +95,8 @@ async function findLeakedHandles(
 }
 
 /**
- * The endpoints that may be garbage. In the Kubernetes API an endpoint is its pod: the plugin's account may get a pod but
- * not list them, and a large cluster should not be listed anyway; which pods to look at the wires and addresses say.
+ * Returns the endpoints that may be stale. In the Kubernetes datastore an endpoint is its pod. The plugin's account may get but
+ * not list pods, and listing a large cluster would be slow, so only the given pods are read.
  */
 async function readEndpoints(
   { store, identity }: CniContext,
@@ -106,17 +106,20 @@ async function readEndpoints(
     const { items } = await store.list({ type: "resource", kind: "WorkloadEndpoint" });
     return items.map((stored) => ({ stored, endpoint: stored.value as WorkloadEndpoint }));
   }
-  const wanted = new Map(pods.flatMap((pod) => (pod === undefined ? [] : [[`${pod.namespace}/${pod.name}`, pod]])));
+  const uniquePods = new Map(pods.flatMap((pod) => (pod === undefined ? [] : [[`${pod.namespace}/${pod.name}`, pod]])));
   const found: StoredEndpoint[] = [];
-  for (const { namespace, name } of wanted.values()) {
-    const whose = { ...identity, orchestrator: "k8s", namespace, pod: name, endpoint: "eth0" } as const;
-    const endpoint = await getEndpoint(store, whose, {});
+  for (const { namespace, name } of uniquePods.values()) {
+    const podIdentity = { ...identity, orchestrator: "k8s", namespace, pod: name, endpoint: "eth0" } as const;
+    const endpoint = await getEndpoint(store, podIdentity, {});
     if (endpoint !== undefined) found.push(endpoint);
   }
   return found;
 }
 
-/** Those whose container is gone, with their interfaces. The names of the interfaces of all others. */
+/**
+ * Deletes the endpoints whose container does not exist any more, with their interfaces.
+ * @returns the interface names of all other endpoints
+ */
 async function removeEndpoints(
   { store, identity, conf, log }: CniContext,
   valid: ReadonlySet<string>,
@@ -126,23 +129,23 @@ async function removeEndpoints(
   const prefix = workloadEndpointPrefix({ node: identity.node });
   for (const found of endpoints) {
     const { containerID = "", node, orchestrator, profiles = [], interfaceName = "" } = found.endpoint.spec;
-    const isOurs = node === identity.node && found.stored.key.name.startsWith(prefix);
-    // Without a container it was made by others; outside Kubernetes it may be of another network of this runtime.
+    const isOfThisNode = node === identity.node && found.stored.key.name.startsWith(prefix);
+    // An endpoint without a container was not created by a CNI plugin. Outside Kubernetes it may belong to another network.
     const isAttachment = containerID !== "" && (orchestrator === "k8s" || profiles.includes(conf.name));
-    if (!isOurs || !isAttachment || valid.has(containerID)) {
+    if (!isOfThisNode || !isAttachment || valid.has(containerID)) {
       kept.add(interfaceName);
       continue;
     }
-    log.info("Removing the endpoint of a container that is gone", { endpoint: found.stored.key.name, containerID });
+    log.info("deleting a stale endpoint", { endpoint: found.stored.key.name, containerID });
     if (!(await deleteEndpoint(store, found, {}))) kept.add(interfaceName);
-    else if (!isForeign(conf) && servesEndpoint(interfaceName, found.endpoint)) await removeLink(interfaceName);
+    else if (!usesGrpcDataplane(conf) && servesEndpoint(interfaceName, found.endpoint)) await removeLink(interfaceName);
   }
   return kept;
 }
 
 /**
- * Whether the interface is that of the endpoint's container. The endpoint of a pod that is not attached has the interface
- * name that is computed from the pod's name, which may be the interface of another pod.
+ * True if the interface belongs to the endpoint's container. The endpoint of a pod that is not attached has the interface name
+ * that is computed from the pod's name, which may be the interface of another pod.
  */
 function servesEndpoint(interfaceName: string, { spec }: WorkloadEndpoint): boolean {
   if (interfaceName === "") return false;
@@ -153,7 +156,7 @@ function servesEndpoint(interfaceName: string, { spec }: WorkloadEndpoint): bool
 
 async function releaseLeaked({ ipam, log }: CniContext, leaked: readonly LeakedHandle[]): Promise<void> {
   for (const { handle } of leaked) {
-    log.info("Releasing the addresses of a container that is gone", { handle });
+    log.info("releasing the addresses of a stale container", { handle });
     try {
       await ipam.releaseByHandle(handle);
     } catch (error) {

@@ -1,34 +1,33 @@
-// The wire of a pod made by somebody else: a gRPC server on the node (a user-space switch, for one) that is told the pod's
-// namespace and addresses and answers with what it made. https://grpc.io; the service is `cni.CniDataplane`, and field
-// numbers are those of its public definition.
+// Requests a pod's interface from a gRPC dataplane: a server on the node, for example a user-space switch, that receives the
+// pod's namespace and addresses and replies with the interface it created. https://grpc.io; the service is
+// `cni.CniDataplane`, and field numbers are those of its public definition.
 import { ProtoError, ProtoReader, ProtoWriter } from "../../lib/encoding/protobuf.ts";
 import type { Labels, ResourceOf } from "../../model/index.ts";
-import { FOREIGN_ANSWER_SECONDS } from "../request/dataplane-options.ts";
+import { GRPC_REPLY_TIMEOUT_SECONDS } from "../request/dataplane-options.ts";
 import { CniError, INTERNAL } from "../error.ts";
-import { askGrpc, type GrpcServer, reachGrpc } from "./grpc-client.ts";
+import { callGrpc, type GrpcServer, checkGrpcServer } from "./grpc-client.ts";
 
-/** A dataplane that is not ours. */
-export interface ForeignDataplane {
+export interface GrpcDataplane {
   readonly server: GrpcServer;
-  /** Handed on with every request. */
+  /** Sent with every request. */
   readonly options: Readonly<Record<string, string>>;
 }
 
-/** A pod's end of the wire, by which the server finds it again. */
+/** Identifies the pod's interface. */
 export interface PodInterface {
   readonly ifName: string;
   readonly netns: string;
 }
-export interface ForeignWire extends PodInterface {
+export interface GrpcInterface extends PodInterface {
   readonly hostName: string;
   readonly allowIpForwarding: boolean;
   readonly mtu: number;
-  /** Each with the length its assigner gave it. */
+  /** Each with the prefix length that IPAM returned. */
   readonly addresses: readonly { readonly address: string; readonly gateway?: string }[];
   readonly routes: readonly string[];
-  readonly workload: ForeignWorkload;
+  readonly workload: GrpcWorkload;
 }
-export interface ForeignWorkload {
+export interface GrpcWorkload {
   readonly name: string;
   readonly namespace: string;
   readonly labels: Labels;
@@ -39,43 +38,43 @@ export interface ForeignWorkload {
   readonly pod: string;
   readonly ports: NonNullable<ResourceOf<"WorkloadEndpoint">["spec"]["ports"]>;
 }
-export interface MadeWire {
+export interface CreatedInterface {
   readonly hostName: string;
   readonly mac: string;
 }
 
-export async function addForeignWire(dataplane: ForeignDataplane, wire: ForeignWire): Promise<MadeWire> {
-  const reply = readReply(await ask(dataplane, "Add", encodeAdd(wire, dataplane.options)));
+export async function addGrpcInterface(dataplane: GrpcDataplane, request: GrpcInterface): Promise<CreatedInterface> {
+  const reply = readReply(await call(dataplane, "Add", encodeAdd(request, dataplane.options)));
   return { hostName: reply.hostName, mac: reply.mac };
 }
 
-/** One that is not there is the server's to know. */
-export async function deleteForeignWire(dataplane: ForeignDataplane, pod: PodInterface): Promise<void> {
-  readReply(await ask(dataplane, "Del", encodeDel(pod, dataplane.options)));
+/** The server decides whether an interface that does not exist is an error. */
+export async function deleteGrpcInterface(dataplane: GrpcDataplane, pod: PodInterface): Promise<void> {
+  readReply(await call(dataplane, "Del", encodeDel(pod, dataplane.options)));
 }
 
-/** @throws CniError when nobody speaks gRPC there */
-export const reachForeignDataplane = ({ server }: ForeignDataplane): Promise<void> =>
-  reachGrpc(server, FOREIGN_ANSWER_SECONDS * 1000);
+/** @throws CniError if there is no HTTP/2 server at the address */
+export const checkGrpcDataplane = ({ server }: GrpcDataplane): Promise<void> =>
+  checkGrpcServer(server, GRPC_REPLY_TIMEOUT_SECONDS * 1000);
 
-const ask = ({ server }: ForeignDataplane, method: "Add" | "Del", message: Uint8Array): Promise<Uint8Array> =>
-  askGrpc(server, { path: `/cni.CniDataplane/${method}`, message, timeoutMs: FOREIGN_ANSWER_SECONDS * 1000 });
+const call = ({ server }: GrpcDataplane, method: "Add" | "Del", message: Uint8Array): Promise<Uint8Array> =>
+  callGrpc(server, { path: `/cni.CniDataplane/${method}`, message, timeoutMs: GRPC_REPLY_TIMEOUT_SECONDS * 1000 });
 
-export function encodeAdd(wire: ForeignWire, options: ForeignDataplane["options"]): Uint8Array {
-  const { workload } = wire;
+export function encodeAdd(request: GrpcInterface, options: GrpcDataplane["options"]): Uint8Array {
+  const { workload } = request;
   const w = new ProtoWriter();
-  w.string(1, wire.ifName);
-  w.string(2, wire.netns);
-  w.string(3, wire.hostName);
+  w.string(1, request.ifName);
+  w.string(2, request.netns);
+  w.string(3, request.hostName);
   w.message(4, () => {
-    w.bool(1, wire.allowIpForwarding);
-    w.int(2, wire.mtu);
+    w.bool(1, request.allowIpForwarding);
+    w.int(2, request.mtu);
   });
-  w.messages(5, wire.addresses, ({ address, gateway }) => {
+  w.messages(5, request.addresses, ({ address, gateway }) => {
     w.string(1, address);
     w.string(2, gateway);
   });
-  w.strings(6, wire.routes);
+  w.strings(6, request.routes);
   w.message(7, () => {
     w.string(1, workload.name);
     w.string(2, workload.namespace);
@@ -97,7 +96,7 @@ export function encodeAdd(wire: ForeignWire, options: ForeignDataplane["options"
   return w.finish();
 }
 
-export function encodeDel(pod: PodInterface, options: ForeignDataplane["options"]): Uint8Array {
+export function encodeDel(pod: PodInterface, options: GrpcDataplane["options"]): Uint8Array {
   const w = new ProtoWriter();
   w.string(1, pod.ifName);
   w.string(2, pod.netns);
@@ -105,8 +104,8 @@ export function encodeDel(pod: PodInterface, options: ForeignDataplane["options"
   return w.finish();
 }
 
-/** Both replies begin alike; the fields of the longer one are absent in the other. */
-function readReply(bytes: Uint8Array): MadeWire {
+/** Reads the reply to Add or Del. The reply to Del has only the first two fields. */
+function readReply(bytes: Uint8Array): CreatedInterface {
   let isDone = false;
   let reason = "";
   let hostName = "";
@@ -121,8 +120,8 @@ function readReply(bytes: Uint8Array): MadeWire {
       else reader.skip();
   } catch (error) {
     if (!(error instanceof ProtoError)) throw error;
-    throw new CniError(INTERNAL, `grpc dataplane error: its answer cannot be read: ${error.message}`);
+    throw new CniError(INTERNAL, `grpc dataplane error: the reply cannot be decoded: ${error.message}`);
   }
-  if (!isDone) throw new CniError(INTERNAL, `grpc dataplane error: ${reason || "it gave no reason"}`);
+  if (!isDone) throw new CniError(INTERNAL, `grpc dataplane error: ${reason || "the server gave no reason"}`);
   return { hostName, mac };
 }

@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { withWishes } from "../request/annotations.ts";
+import { withAnnotations } from "../request/annotations.ts";
 import { alternativeInterfaceName, hostInterfaceName, identify } from "../request/identity.ts";
 import type { KubernetesPod } from "../kubernetes/api.ts";
 import { parseNetConf } from "../request/net-conf.ts";
@@ -26,13 +26,13 @@ const annotated = (annotations: Record<string, string>) =>
 const facts = (given: KubernetesPod, namespace: Record<string, string> = {}) =>
   podFacts(identity, given, { metadata: { name: "ns1", annotations: namespace } }, settings);
 
-test("CI-016 the host's interface is named by pod, or by container", () => {
+test("CI-016 the name of the host's interface depends on the pod, or on the container", () => {
   expect(hostInterfaceName(identity, "cali")).toBe("cali1579d706c00");
   expect(hostInterfaceName(identity, "tap")).toBe("tap1579d706c00");
   expect(hostInterfaceName(identityOf(""), "tap")).toBe("cali0123456789a");
 });
 
-test("another name for the host's interface depends on the container, the workload and the attempt", () => {
+test("an alternative name of the host's interface depends on the container, the workload and the attempt", () => {
   const variants = [
     identity,
     { ...identity, containerId: "another" },
@@ -47,13 +47,13 @@ test("another name for the host's interface depends on the container, the worklo
   expect(alternativeInterfaceName(identityOf(""), "tap", 1)).toMatch(/^cali[0-9a-f]{11}$/);
 });
 
-test("CI-015 both pod arguments make it Kubernetes, else the container counts", () => {
+test("CI-015 with both pod arguments the endpoint is identified by pod, otherwise by container", () => {
   expect(identity).toMatchObject({ orchestrator: "k8s", namespace: "ns1", pod: "p1", node: "n1" });
   expect(identityOf("K8S_POD_NAME=p1")).toMatchObject({ orchestrator: "cni", namespace: "default", pod: "" });
   expect(identityOf("CNI_TEST_NAMESPACE=t")).toMatchObject({ orchestrator: "cni", namespace: "t" });
 });
 
-test("CI-024 labels, profiles, account, name's stem and ports come from the pod", () => {
+test("CI-024 labels, profiles, service account, generateName and ports are read from the pod", () => {
   const given = pod(
     { labels: { app: "a" }, generateName: "p-" },
     {
@@ -83,23 +83,23 @@ test("CI-024 labels, profiles, account, name's stem and ports come from the pod"
   });
 });
 
-test("CI-024 an account name too long for a label is left out of the labels only", () => {
+test("CI-024 a service account name that is too long for a label is left out of the labels only", () => {
   const { labels, profiles } = facts(pod({}, { serviceAccountName: "s".repeat(63) }));
   expect(labels).toEqual(baseLabels(identity));
   expect(profiles[1]).toBe(`ksa.ns1.${"s".repeat(63)}`);
 });
 
-test("CI-025 pools: the pod's word over its namespace's over the configuration's", () => {
-  const pools = (p: Record<string, string>, n: Record<string, string>) => withWishes(settings, p, n).ipv4Pools;
+test("CI-025 for pools, the pod's annotation overrides its namespace's, which overrides the configuration", () => {
+  const pools = (p: Record<string, string>, n: Record<string, string>) => withAnnotations(settings, p, n).ipv4Pools;
   const key = "cni.projectcalico.org/ipv4pools";
   expect(pools({ [key]: '["a"]' }, { [key]: '["b"]' })).toEqual(["a"]);
   expect(pools({}, { [key]: '["b","10.0.0.0/16"]' })).toEqual(["b", "10.0.0.0/16"]);
   expect(pools({}, {})).toEqual(["conf-pool"]);
   expect(() => pools({ [key]: "other" }, {})).toThrow(/ipv4pools/);
-  expect(withWishes(settings, { "cni.projectcalico.org/ipv6pools": '["c"]' }, {}).ipv6Pools).toEqual(["c"]);
+  expect(withAnnotations(settings, { "cni.projectcalico.org/ipv6pools": '["c"]' }, {}).ipv6Pools).toEqual(["c"]);
 });
 
-test("CI-025 pools are a matter of our own addresses: others' are given whatever is said of them", () => {
+test("CI-025 pool annotations are ignored for other IPAM plugins", () => {
   const wrong = { "cni.projectcalico.org/ipv4pools": "nonsense", "cni.projectcalico.org/ipFamilies": "[1]" };
   const given = pod({ annotations: wrong });
   const ofType = (type: string) =>
@@ -108,9 +108,9 @@ test("CI-025 pools are a matter of our own addresses: others' are given whatever
   expect(() => ofType("calico-ipam")).toThrow("ipFamilies");
 });
 
-test("CI-026 families by annotation set both flags", () => {
+test("CI-026 the ipFamilies annotation sets both families", () => {
   const families = (text: string) => {
-    const { assignIpv4, assignIpv6 } = withWishes(settings, { "cni.projectcalico.org/ipFamilies": text }, {});
+    const { assignIpv4, assignIpv6 } = withAnnotations(settings, { "cni.projectcalico.org/ipFamilies": text }, {});
     return [assignIpv4, assignIpv6];
   };
   expect([families('["IPv6"]'), families('["IPv4","IPv6"]')]).toEqual([
@@ -120,7 +120,7 @@ test("CI-026 families by annotation set both flags", () => {
   for (const text of ['["IPv5"]', "[]"]) expect(() => families(text)).toThrow(/error parsing ipFamilies/);
 });
 
-const wishes: readonly { id: string; annotations: Record<string, string>; want: object }[] = [
+const optionCases: readonly { id: string; annotations: Record<string, string>; want: object }[] = [
   { id: "CI-027", annotations: { ipAddrs: '["10.0.0.1","fd00::1"]' }, want: { ipAddrs: ["10.0.0.1", "fd00::1"] } },
   { id: "CI-028", annotations: { ipAddrsNoIpam: '["10.0.0.1"]' }, want: { ipAddrsNoIpam: ["10.0.0.1"] } },
   {
@@ -137,21 +137,21 @@ const wishes: readonly { id: string; annotations: Record<string, string>; want: 
   },
   { id: "CI-031", annotations: { allowedSourcePrefixes: "[]" }, want: {} },
 ];
-for (const { id, annotations, want } of wishes)
+for (const { id, annotations, want } of optionCases)
   test(`${id} ${Object.keys(annotations)} is read`, () =>
-    expect(facts(annotated(annotations)).wishes).toEqual(want as never));
+    expect(facts(annotated(annotations)).options).toEqual(want as never));
 
-const refused: readonly { id: string; annotations: Record<string, string>; says: RegExp }[] = [
-  { id: "CI-027", annotations: { ipAddrs: "[]" }, says: /specified but empty/ },
-  { id: "CI-027", annotations: { ipAddrs: "10.0.0.1" }, says: /JSON list/ },
-  { id: "CI-027", annotations: { ipAddrs: '["10.0.0.1","10.0.0.2"]' }, says: /more than one IPv4/ },
-  { id: "CI-027", annotations: { ipAddrs: '["nope"]' }, says: /invalid IP "nope"/ },
-  { id: "CI-028", annotations: { ipAddrs: '["10.0.0.1"]', ipAddrsNoIpam: '["10.0.0.1"]' }, says: /can't have both/ },
-  { id: "CI-029", annotations: { floatingIPs: '["x"]' }, says: /invalid IP/ },
-  { id: "CI-030", annotations: { hwAddr: "0a:00-00:00:00:01" }, says: /invalid MAC/ },
-  { id: "CI-030", annotations: { hwAddr: "zz" }, says: /invalid MAC/ },
-  { id: "CI-031", annotations: { allowedSourcePrefixes: '["10.1.2.3"]' }, says: /invalid CIDR/ },
+const rejected: readonly { id: string; annotations: Record<string, string>; message: RegExp }[] = [
+  { id: "CI-027", annotations: { ipAddrs: "[]" }, message: /specified but empty/ },
+  { id: "CI-027", annotations: { ipAddrs: "10.0.0.1" }, message: /JSON list/ },
+  { id: "CI-027", annotations: { ipAddrs: '["10.0.0.1","10.0.0.2"]' }, message: /more than one IPv4/ },
+  { id: "CI-027", annotations: { ipAddrs: '["nope"]' }, message: /invalid IP "nope"/ },
+  { id: "CI-028", annotations: { ipAddrs: '["10.0.0.1"]', ipAddrsNoIpam: '["10.0.0.1"]' }, message: /can't have both/ },
+  { id: "CI-029", annotations: { floatingIPs: '["x"]' }, message: /invalid IP/ },
+  { id: "CI-030", annotations: { hwAddr: "0a:00-00:00:00:01" }, message: /invalid MAC/ },
+  { id: "CI-030", annotations: { hwAddr: "zz" }, message: /invalid MAC/ },
+  { id: "CI-031", annotations: { allowedSourcePrefixes: '["10.1.2.3"]' }, message: /invalid CIDR/ },
 ];
-for (const { id, annotations, says } of refused)
-  test(`${id} ${JSON.stringify(annotations)} fails the pod by name`, () =>
-    expect(() => facts(annotated(annotations))).toThrow(says));
+for (const { id, annotations, message } of rejected)
+  test(`${id} ${JSON.stringify(annotations)} is rejected`, () =>
+    expect(() => facts(annotated(annotations))).toThrow(message));

@@ -1,7 +1,7 @@
-// A pod and its namespace as an endpoint: labels, ports, profiles, and what its annotations ask for.
+// Reads the endpoint's properties from a pod and its namespace: labels, ports, profiles, and options in annotations.
 import type { Labels, ResourceOf } from "../../model/index.ts";
-import { type PodWishes, parsePodWishes, withWishes } from "../request/annotations.ts";
-import { CALICO_IPAM } from "../ipam/delegation.ts";
+import { type PodOptions, parsePodOptions, withAnnotations } from "../request/annotations.ts";
+import { CALICO_IPAM } from "../ipam/ipam-plugin.ts";
 import type { EndpointIdentity } from "../request/identity.ts";
 import type { KubernetesNamespace, KubernetesPod, PodContainerPort } from "../kubernetes/api.ts";
 import type { IpamSettings } from "../request/net-conf.ts";
@@ -15,11 +15,11 @@ export interface PodFacts {
   readonly profiles: readonly string[];
   readonly generateName?: string;
   readonly serviceAccountName?: string;
-  readonly wishes: PodWishes;
+  readonly options: PodOptions;
   readonly ipam: IpamSettings;
 }
 
-/** What every endpoint is labelled with. */
+/** The labels of every endpoint. */
 export const baseLabels = ({ namespace, orchestrator }: EndpointIdentity): Labels => ({
   "projectcalico.org/namespace": namespace,
   "projectcalico.org/orchestrator": orchestrator,
@@ -47,16 +47,16 @@ export function podFacts(
     profiles: [`kns.${identity.namespace}`, ...(account === "" ? [] : [`ksa.${identity.namespace}.${account}`])],
     generateName: metadata.generateName,
     ...(account === "" ? {} : { serviceAccountName: account }),
-    wishes: parsePodWishes(annotations),
-    // Other address managers have no pools: what is said of ours is not even read.
+    options: parsePodOptions(annotations),
+    // The annotations are about Calico's pools, so they are not parsed for other IPAM plugins.
     ipam:
       settings.type === CALICO_IPAM
-        ? withWishes(settings, annotations, namespace.metadata.annotations ?? {})
+        ? withAnnotations(settings, annotations, namespace.metadata.annotations ?? {})
         : settings,
   };
 }
 
-/** Only ports that policy can name or that the host opens. */
+/** Returns the port if it has a name, which policy can refer to, or a host port. */
 function endpointPort(port: PodContainerPort): EndpointPort[] {
   const { name = "", hostPort = 0, containerPort } = port;
   if ((name === "" && hostPort === 0) || containerPort === undefined || containerPort === 0) return [];

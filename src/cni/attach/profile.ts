@@ -1,4 +1,5 @@
-// The profile of a network outside Kubernetes policy: it allows traffic between its endpoints and to the outside.
+// Creates the profile of a network without Kubernetes policy. The profile allows traffic between the network's endpoints and to
+// the outside.
 import { AlreadyExists, type CallOptions, type Datastore, NotFound } from "../../datastore/index.ts";
 import { API_VERSION, isQualifiedName, type ResourceKey, type ResourceOf } from "../../model/index.ts";
 import { timestamp } from "./endpoint.ts";
@@ -17,7 +18,7 @@ export async function hasProfile(store: Datastore, name: string, call: CallOptio
   }
 }
 
-/** Creates the profile. An existing one, which an operator may have changed, stays as it is. */
+/** Creates the profile. An existing one, which an operator may have changed, is not modified. */
 export async function createProfile(
   store: Datastore,
   name: string,
@@ -27,18 +28,18 @@ export async function createProfile(
   if (!isQualifiedName(name))
     throw new CniError(
       INTERNAL,
-      `${JSON.stringify(name)} cannot be the label of a network's workloads: want at most 63 characters`,
+      `${JSON.stringify(name)} cannot be a label of the network's workloads: want at most 63 characters`,
       "give the network a shorter name",
     );
-  const anybody = { action: "Allow", source: {}, destination: {} } as const;
-  const members = { action: "Allow", source: { selector: `has(${name})` }, destination: {} } as const;
+  const allowAll = { action: "Allow", source: {}, destination: {} } as const;
+  const allowMembers = { action: "Allow", source: { selector: `has(${name})` }, destination: {} } as const;
   const value: ResourceOf<"Profile"> = {
     apiVersion: API_VERSION,
     kind: "Profile",
     metadata: { name, uid: crypto.randomUUID(), creationTimestamp: timestamp(options.now) },
     spec: {
-      ingress: [orchestrator === "k8s" ? anybody : members],
-      egress: [anybody],
+      ingress: [orchestrator === "k8s" ? allowAll : allowMembers],
+      egress: [allowAll],
       labelsToApply: { [name]: "" },
     },
   };

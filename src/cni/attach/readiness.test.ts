@@ -22,7 +22,7 @@ async function storeWith(spec: object | undefined) {
   return store;
 }
 
-test("CI-013 only a datastore that says it is ready attaches pods", async () => {
+test("CI-013 the datastore must be marked as ready", async () => {
   await checkDatastoreReady(await storeWith({ datastoreReady: true }));
   for (const spec of [{ datastoreReady: false }, {}])
     await expect(checkDatastoreReady(await storeWith(spec))).rejects.toThrow(
@@ -31,7 +31,7 @@ test("CI-013 only a datastore that says it is ready attaches pods", async () => 
   await expect(checkDatastoreReady(await storeWith(undefined))).rejects.toThrow(/ClusterInformation\(default\)/);
 });
 
-test("CI-006 a datastore that does not answer is worth another try (11), the rest is ours (999)", () => {
+test("CI-006 the code is 11 if the datastore does not respond, and 999 for other errors", () => {
   expect(asCniError(new Unavailable("http://e:2379", "connection refused"))).toMatchObject({ code: 11 });
   expect(asCniError(new DOMException("t", "TimeoutError"))).toMatchObject({ code: 11 });
   expect(asCniError(new Error("outer", { cause: new Error("inner") }))).toMatchObject({
@@ -40,20 +40,20 @@ test("CI-006 a datastore that does not answer is worth another try (11), the res
   });
 });
 
-test("CI-014 each gate must answer 200 to 399; what is no URL is refused at once", async () => {
-  let asked = 0;
+test("CI-014 each readiness gate must return a status from 200 to 399; an invalid URL is rejected immediately", async () => {
+  let requests = 0;
   await using server = Bun.serve({
     port: 0,
     fetch: ({ url }) =>
-      new Response("", { status: url.endsWith("/late") && ++asked < 3 ? 503 : 302, headers: { location: "/" } }),
+      new Response("", { status: url.endsWith("/late") && ++requests < 3 ? 503 : 302, headers: { location: "/" } }),
   });
   await waitForReadinessGates([`${server.url}late`, `${server.url}other`], 1);
-  expect(asked).toBe(3);
+  expect(requests).toBe(3);
   for (const gate of ["nope", "file:///etc/passwd"])
     await expect(waitForReadinessGates([gate], 1)).rejects.toThrow(/want an http or https URL/);
 });
 
-test("CI-038 Mesos labels are made fit, and one of them names the namespace", () => {
+test("CI-038 Mesos labels are converted to valid labels, and one of them sets the namespace", () => {
   const labels = [
     { key: "a/b c", value: "x!!y" },
     { key: "-k.-.l-", value: ".v-" },
@@ -63,7 +63,7 @@ test("CI-038 Mesos labels are made fit, and one of them names the namespace", ()
   expect(mesosLabels(conf)).toEqual({ labels: { "a.b-c": "x-y", "k.l": "v" }, namespace: "ns" });
 });
 
-test("CI-040 ADD waits for the agent's file, only while the agent lives, and only so long", async () => {
+test("CI-040 ADD waits for Felix's status file until the timeout, and only while Felix is running", async () => {
   const folder = mkdtempSync(join(tmpdir(), "cni-wait-"));
   try {
     const endpoint_status_dir = join(folder, "endpoint-status");
@@ -84,12 +84,12 @@ test("CI-040 ADD waits for the agent's file, only while the agent lives, and onl
       await waitForPolicy({ conf, identity, log, ...more }, undefined);
       return performance.now() - start;
     };
-    expect(await wait(10)).toBeLessThan(1000); // no agent
+    expect(await wait(10)).toBeLessThan(1000); // Felix is not running
     writeFileSync(join(folder, FELIX_ALIVE_FILE), "");
-    expect(await wait(0)).toBeLessThan(1000); // never
+    expect(await wait(0)).toBeLessThan(1000); // waiting is disabled
     expect(await wait(1)).toBeGreaterThanOrEqual(990);
     expect(records.map((r) => r.level)).toEqual(["warn"]);
-    expect(await wait(10, { isCallerConnected: () => false })).toBeLessThan(1000); // who asked has gone
+    expect(await wait(10, { isCallerConnected: () => false })).toBeLessThan(1000); // the caller has disconnected
     const waiting = wait(10);
     writeFileSync(join(endpoint_status_dir, "k8s ns%2Fp eth0"), "{}");
     expect(await waiting).toBeLessThan(2000);

@@ -1,5 +1,5 @@
-// Checks that must pass before a pod is attached: ClusterInformation says that the datastore is ready, and the URLs that the
-// operator named answer.
+// Checks readiness before a pod is attached: ClusterInformation marks the datastore as ready, and the configured readiness-gate
+// URLs respond.
 import { type CallOptions, type Datastore, NotFound } from "../../datastore/index.ts";
 import { delay } from "../../lib/retry.ts";
 import { isDatastoreReady, type Resource } from "../../model/index.ts";
@@ -8,8 +8,8 @@ import { ROLLBACK_SHARE } from "../deadline.ts";
 import { CniError, INTERNAL } from "../error.ts";
 
 /**
- * The first check of a command. The CNI service answers it from its cache, unless the cache says that the datastore is not
- * ready. On Kubernetes the read has a time limit of its own, so that a command does not wait for each of its calls.
+ * The first check of a command. The datastore is read only if there is no cache, or if the cache does not show the datastore as
+ * ready. On Kubernetes the read has its own time limit, so that a command waits only once for an API server that does not respond.
  */
 export async function requireReady({ cache, store, conf, signal }: ReadyContext): Promise<void> {
   if (cache?.isDatastoreReady === true) return;
@@ -23,7 +23,7 @@ const GATE_INTERVAL_MS = 5000;
 export const GATE_TIMEOUT_SECONDS = 30;
 const GATE_TIMEOUT_MS = GATE_TIMEOUT_SECONDS * 1000;
 
-/** @throws CniError if ClusterInformation does not exist or says that the datastore is not ready */
+/** @throws CniError if ClusterInformation does not exist or marks the datastore as not ready */
 export async function checkDatastoreReady(store: Datastore, call: CallOptions = {}): Promise<void> {
   let information: Resource;
   try {
@@ -40,7 +40,7 @@ export async function checkDatastoreReady(store: Datastore, call: CallOptions = 
   if (!isDatastoreReady(information)) throw new CniError(INTERNAL, "Calico is currently not ready to process requests");
 }
 
-/** Each URL in turn must answer 200 to 399 within half a minute. */
+/** Waits until each URL has returned a status from 200 to 399, for at most 30 seconds per URL. */
 export async function waitForReadinessGates(gates: readonly string[], intervalMs = GATE_INTERVAL_MS): Promise<void> {
   for (const gate of gates) {
     const url = URL.canParse(gate) ? new URL(gate) : undefined;
@@ -51,7 +51,7 @@ export async function waitForReadinessGates(gates: readonly string[], intervalMs
 }
 
 async function waitForGate(url: URL, intervalMs: number): Promise<void> {
-  let last = "it was never asked";
+  let last = "no request was sent";
   for (let waited = intervalMs; waited <= GATE_TIMEOUT_MS; waited += intervalMs) {
     await delay(intervalMs);
     try {

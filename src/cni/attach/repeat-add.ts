@@ -1,29 +1,28 @@
-// ADD of a container that has its addresses already. It nearly always has its interface too. A kill may have come between
-// storing the endpoint and creating the interface; a runtime that repeats the ADD must not get the result of an interface
-// that does not exist.
+// Implements ADD of a container that already has an endpoint. It usually has its interface too. If the first ADD was killed
+// after storing the endpoint and before creating the interface, the interface is created now.
 import { type IpNetwork, tryParseNetwork } from "../../lib/ip/ip.ts";
 import { attach, type AttachPlan, resultFor } from "./attach.ts";
-import { checkWire } from "./check.ts";
+import { checkInterfacePair } from "./check.ts";
 import { callOptions, type CniContext } from "../context.ts";
-import { isForeign } from "../request/dataplane-options.ts";
+import { usesGrpcDataplane } from "../request/dataplane-options.ts";
 import { addProfile, type StoredEndpoint, type WorkloadEndpoint, writeEndpoint } from "./endpoint.ts";
 import { CniError } from "../error.ts";
 import { waitForPolicy } from "./wait-for-policy.ts";
 import { createProfile, hasProfile } from "./profile.ts";
 import type { CniResult } from "../request/result.ts";
 import { releaseEverything, Undo } from "./undo.ts";
-import type { MadeInterface } from "./workload.ts";
+import type { AttachedInterface } from "./workload.ts";
 
 type RepeatPlan = Pick<AttachPlan, "hostName" | "mtu" | "workload">;
 
 /**
- * A container that has its interface keeps it; another network only adds its profile.
- * @param plan for an interface that must be created again
+ * A container that has its interface keeps it. If the ADD is for another network, that network's profile is added.
+ * @param plan used if the interface must be created
  */
 export async function repeatAdd(context: CniContext, existing: StoredEndpoint, plan: RepeatPlan): Promise<CniResult> {
   const { conf, store, identity } = context;
   const call = callOptions(context);
-  const recreated = lacksWire(context, existing) ? await recreateInterface(context, existing, plan) : undefined;
+  const recreated = lacksInterface(context, existing) ? await recreateInterface(context, existing, plan) : undefined;
   await addProfile(store, existing, conf.name, call);
   if (conf.policy.type === "" && !(await hasProfile(store, conf.name, call)))
     await createProfile(store, conf.name, identity.orchestrator, { ...call, now: context.now() });
@@ -37,12 +36,12 @@ export async function repeatAdd(context: CniContext, existing: StoredEndpoint, p
   });
 }
 
-/** False for another interface of the container than the one that was stored: it has the first one's addresses. */
-function lacksWire(context: CniContext, { endpoint }: StoredEndpoint): boolean {
-  if (isForeign(context.conf) || endpoint.spec.endpoint !== context.request.ifName) return false;
+/** False if the request is for another interface than the stored one: it gets the result of the stored interface. */
+function lacksInterface(context: CniContext, { endpoint }: StoredEndpoint): boolean {
+  if (usesGrpcDataplane(context.conf) || endpoint.spec.endpoint !== context.request.ifName) return false;
   const networks = networksOf(endpoint);
   try {
-    checkWire(context, endpoint, { pod: networks, host: networks });
+    checkInterfacePair(context, endpoint, { pod: networks, host: networks });
     return false;
   } catch (error) {
     if (error instanceof CniError) return true;
@@ -55,7 +54,7 @@ async function recreateInterface(
   context: CniContext,
   existing: StoredEndpoint,
   plan: RepeatPlan,
-): Promise<MadeInterface> {
+): Promise<AttachedInterface> {
   const { store } = context;
   const { interfaceName, mac = "" } = existing.endpoint.spec;
   const undo = new Undo(context.log);

@@ -1,10 +1,10 @@
-// The workload of an ADD: what the pod or container asks for, and the endpoint that is stored for it.
+// Reads the workload of an ADD: the options of the pod or container, and the endpoint that is stored for it.
 import { type Cidr, type IpAddress, type IpNetwork, ipVersion } from "../../lib/ip/ip.ts";
 import type { CniContext } from "../context.ts";
-import { defaultRoutes } from "./veth.ts";
+import { defaultRoutes } from "./interface-pair.ts";
 import type { EndpointDraft, WorkloadEndpoint } from "./endpoint.ts";
 import { CniError, INTERNAL } from "../error.ts";
-import type { ForeignWorkload } from "./grpc-dataplane.ts";
+import type { GrpcWorkload } from "./grpc-dataplane.ts";
 import { containerRoutes } from "../ipam/host-local.ts";
 import type { EndpointIdentity } from "../request/identity.ts";
 import { mesosLabels } from "../request/mesos-labels.ts";
@@ -13,28 +13,28 @@ import { baseLabels, type PodFacts, podFacts } from "./pod.ts";
 import { cidrText } from "../request/result.ts";
 
 /** The interface that was created, or will be. */
-export interface MadeInterface {
+export interface AttachedInterface {
   readonly hostName: string;
   readonly mac: string;
-  /** The pod's addresses, each alone in its network. */
+  /** The pod's addresses, each with the full prefix length (/32, /128). */
   readonly networks: readonly IpNetwork[];
 }
 
 export interface Workload {
-  /** Chosen by the pod's author. */
+  /** Set by an annotation of the pod. */
   readonly mac?: string;
   readonly ipam: IpamSettings;
-  /** Addresses that the pod's author chose, to be assigned by IPAM or without it. */
+  /** Addresses requested by an annotation of the pod; the second list is not assigned by IPAM. */
   readonly ipAddrs?: readonly IpAddress[];
   readonly ipAddrsNoIpam?: readonly IpAddress[];
-  /** What the pod reaches through its gateway. */
+  /** Destinations that the pod reaches via its gateway. */
   readonly routes: readonly Cidr[];
-  /** What a dataplane of another vendor gets to know about it. */
-  readonly description: Pick<ForeignWorkload, "labels" | "annotations" | "ports">;
-  readonly draft: (made: MadeInterface) => EndpointDraft;
+  /** Sent to a gRPC dataplane. */
+  readonly description: Pick<GrpcWorkload, "labels" | "annotations" | "ports">;
+  readonly draft: (made: AttachedInterface) => EndpointDraft;
 }
 
-/** Mesos names the namespace of a container in its labels. */
+/** Mesos sets the namespace of a container in its labels. */
 export function workloadIdentity({ conf, identity }: CniContext): EndpointIdentity {
   if (identity.orchestrator === "k8s") return identity;
   const { namespace } = mesosLabels(conf);
@@ -64,10 +64,10 @@ async function readPodWorkload(context: CniContext): Promise<Workload> {
   const routes = containerRoutes(request.config, conf.includeDefaultRoutes);
   const facts = conf.policy.type === "k8s" ? await readPod(context) : undefined;
   return {
-    mac: facts?.wishes.hwAddr,
+    mac: facts?.options.hwAddr,
     ipam: facts?.ipam ?? conf.ipam,
-    ipAddrs: facts?.wishes.ipAddrs,
-    ipAddrsNoIpam: facts?.wishes.ipAddrsNoIpam,
+    ipAddrs: facts?.options.ipAddrs,
+    ipAddrsNoIpam: facts?.options.ipAddrsNoIpam,
     routes,
     description: { labels: facts?.labels ?? {}, annotations: facts?.annotations ?? {}, ports: facts?.ports ?? [] },
     draft: (made) => podDraft(context, facts, made),
@@ -83,10 +83,10 @@ async function readPod({ conf, identity, kubernetes }: CniContext): Promise<PodF
   return podFacts(identity, pod, namespace, conf.ipam);
 }
 
-function podDraft(context: CniContext, facts: PodFacts | undefined, made: MadeInterface): EndpointDraft {
+function podDraft(context: CniContext, facts: PodFacts | undefined, made: AttachedInterface): EndpointDraft {
   const { conf, identity } = context;
   const ipNATs = floatingAddresses(context, facts, made.networks);
-  const allowSpoofed = facts?.wishes.allowedSourcePrefixes;
+  const allowSpoofed = facts?.options.allowedSourcePrefixes;
   return {
     identity,
     labels: facts?.labels ?? baseLabels(identity),
@@ -106,7 +106,7 @@ function podDraft(context: CniContext, facts: PodFacts | undefined, made: MadeIn
 
 /** Each floating address is translated to the pod's own address of the same family. */
 function floatingAddresses({ conf }: CniContext, facts: PodFacts | undefined, networks: readonly IpNetwork[]) {
-  const floating = facts?.wishes.floatingIps;
+  const floating = facts?.options.floatingIps;
   if (floating === undefined) return [];
   if (!conf.features.floatingIps) throw new CniError(INTERNAL, "requested feature is not enabled: floating_ips");
   return floating.map((externalIP) => {

@@ -1,8 +1,8 @@
-// The CNI configuration that installation writes: a template of the operator's, or ours, with its placeholders filled.
+// Renders the CNI configuration: fills in the placeholders of the operator's template or of the default template.
 import { InstallError } from "./install-error.ts";
 import type { Environment } from "../request/request.ts";
 
-/** Variables that stand in a template as `__NAME__`, with what they are when nobody says. */
+/** Variables that templates contain as `__NAME__`, with their defaults. */
 const VARIABLES: Readonly<Record<string, (env: Environment) => string>> = {
   LOG_LEVEL: () => "info",
   LOG_FILE_PATH: () => "/var/log/calico/cni/cni.log",
@@ -42,18 +42,18 @@ export const DEFAULT_TEMPLATE = `{
 }
 `;
 
-/** What installation knows besides the environment. */
-export interface InstalledFacts {
+/** Paths and credentials that the installation has written. */
+export interface InstalledFiles {
   /** Path on the host, as the plugin will see it. */
   readonly kubeconfig: string;
   readonly serviceAccountToken: string;
-  /** Folder on the host where the TLS files are; absent when there are none. */
+  /** Directory of the TLS files on the host. */
   readonly tlsDirectory?: string;
   readonly tlsFiles: readonly string[];
 }
 
-/** The filled template; refused when it is no JSON, so that no runtime ever reads half a configuration. */
-export function renderConfig(template: string, env: Environment, facts: InstalledFacts): string {
+/** @throws InstallError if the result is not JSON, so that a runtime never reads an invalid configuration */
+export function renderConfig(template: string, env: Environment, facts: InstalledFiles): string {
   const values: Record<string, string> = {};
   for (const [name, fallback] of Object.entries(VARIABLES)) values[name] = env[name] || fallback(env);
   values["KUBECONFIG_FILEPATH"] = facts.kubeconfig;
@@ -66,14 +66,16 @@ export function renderConfig(template: string, env: Environment, facts: Installe
     values[placeholder] = facts.tlsFiles.includes(file) ? `${facts.tlsDirectory}/${file}` : "";
   const text = template.replace(/__([A-Z0-9_]+?)__/g, (whole, name: string) => {
     const value = values[name];
-    // Values stand inside JSON texts: a quote in one must not end it.
+    // Placeholders are inside JSON strings, so quotes in values are escaped.
     return value === undefined ? whole : JSON.stringify(value).slice(1, -1);
   });
   try {
     JSON.parse(text);
   } catch (error) {
-    // Not with the text itself: it may hold a token.
-    throw new InstallError(`the CNI configuration is no JSON: ${error instanceof Error ? error.message : error}`);
+    // Without the text itself, which may contain a token.
+    throw new InstallError(
+      `the CNI configuration is not valid JSON: ${error instanceof Error ? error.message : error}`,
+    );
   }
   return text;
 }

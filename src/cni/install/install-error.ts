@@ -1,4 +1,4 @@
-/** Installation cannot go on; one line says why. */
+/** The installation cannot continue. The message is one line for the operator. */
 export class InstallError extends Error {
   override readonly name = "InstallError";
 }

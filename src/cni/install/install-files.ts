@@ -1,4 +1,4 @@
-// Putting files on the host so that whoever runs them never meets half of one: written beside, then renamed into place.
+// Installs files on the host atomically: writes a temporary file in the same directory and renames it.
 import {
   accessSync,
   chmodSync,
@@ -17,7 +17,7 @@ import {
 } from "node:fs";
 import { InstallError } from "./install-error.ts";
 
-/** Copies a program; nothing to do when the same bytes are there already. */
+/** Copies a program, unless the target already has the same content. */
 export function installProgram(source: string, target: string): "installed" | "unchanged" {
   if (isSameFile(source, target)) return "unchanged";
   const beside = `${target}.tmp`;
@@ -25,12 +25,12 @@ export function installProgram(source: string, target: string): "installed" | "u
   copyFileSync(source, beside);
   chmodSync(beside, statSync(source).mode & 0o7777);
   sync(beside);
-  renameSync(beside, target); // also while the old one runs
-  if (!isSameFile(source, target)) throw new InstallError(`${target} is not what was copied: is the disk full?`);
+  renameSync(beside, target); // works also while the old program is running
+  if (!isSameFile(source, target)) throw new InstallError(`${target} differs from its source: is the disk full?`);
   return "installed";
 }
 
-/** A second name for a program; a copy where the file system knows no links. */
+/** Adds a second name for a program: a hard link, or a copy if the file system has no hard links. */
 export function installLink(existing: string, target: string): void {
   if (existsSync(target) && statSync(target).ino === statSync(existing).ino) return;
   const beside = `${target}.tmp`;
@@ -44,8 +44,8 @@ export function installLink(existing: string, target: string): void {
   renameSync(beside, target);
 }
 
-/** Writes a text that only root may read. */
-export function writePrivately(path: string, text: string): void {
+/** Writes a file that only root may read. */
+export function writePrivateFile(path: string, text: string): void {
   const beside = `${path}.tmp`;
   rmSync(beside, { force: true });
   writeFileSync(beside, text, { mode: 0o600 });
@@ -62,7 +62,7 @@ export function isWritable(directory: string): boolean {
   }
 }
 
-/** Size, mode and bytes. */
+/** Compares size, mode and content. */
 export function isSameFile(a: string, b: string): boolean {
   if (!existsSync(b)) return false;
   const [left, right] = [statSync(a), statSync(b)];

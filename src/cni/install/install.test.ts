@@ -59,17 +59,17 @@ function install(env: Record<string, string> = {}, token?: string): void {
   });
 }
 
-test("CI-078 nothing is made where nothing of the host is mounted", () => {
+test("CI-078 nothing is written if the host's directories are not mounted", () => {
   rmSync(join(root, "host/opt"), { recursive: true });
   expect(() => install()).toThrow("mount the host's CNI directory");
   mkdirSync(join(root, "host/opt/cni/bin"), { recursive: true });
   rmSync(join(root, "host/etc"), { recursive: true });
-  expect(() => install()).toThrow(/etc\/cni\/net\.d is not there/);
+  expect(() => install()).toThrow(/etc\/cni\/net\.d does not exist/);
   expect(readdirSync(join(root, "host"))).toEqual(["opt"]);
   expect(readdirSync(join(root, "host/opt/cni/bin"))).toEqual([]);
 });
 
-test("CI-078 programs, kubeconfig and configuration with their defaults", () => {
+test("CI-078 programs, kubeconfig and configuration are installed with their defaults", () => {
   install(IN_POD);
   expect(readdirSync(join(root, "host/opt/cni/bin")).sort()).toEqual(["bandwidth", "calico", "calico-ipam", "portmap"]);
   expect(statSync(join(root, "host/opt/cni/bin/calico")).ino).toBe(
@@ -108,7 +108,7 @@ test("CI-078 programs, kubeconfig and configuration with their defaults", () => 
   ]);
 });
 
-test("CI-078 variables fill the template, quotes in them included; what is unknown stays", () => {
+test("CI-078 variables replace placeholders, and quotes in them are escaped; unknown placeholders are kept", () => {
   const template = `{"a":"__LOG_LEVEL__","m":__CNI_MTU__,"t":"__SERVICEACCOUNT_TOKEN__","k":"__KUBECONFIG_FILEPATH__","x":"__OTHER__","e":"__ETCD_ENDPOINTS__"}`;
   install({
     ...IN_POD,
@@ -128,18 +128,20 @@ test("CI-078 variables fill the template, quotes in them included; what is unkno
   });
 });
 
-test("CI-078 a file wins over the variable, a new name removes the old, and no half configuration is ever written", () => {
+test("CI-078 the template file overrides the variable, the old configuration file is removed, and invalid JSON is rejected", () => {
   put("template", `{"from":"file"}`);
   install({ CNI_NETWORK_CONFIG: `{"from":"env"}`, CNI_NETWORK_CONFIG_FILE: join(root, "template") });
   expect(conf() as unknown).toEqual({ from: "file" });
   install({ CNI_NETWORK_CONFIG: `{"v":2}`, CNI_CONF_NAME: "20-other.conflist" });
   expect(readdirSync(join(root, "host/etc/cni/net.d"))).toEqual(["20-other.conflist"]);
-  expect(() => install({ CNI_NETWORK_CONFIG: "{broken", CNI_CONF_NAME: "20-other.conflist" })).toThrow(/no JSON/);
+  expect(() => install({ CNI_NETWORK_CONFIG: "{broken", CNI_CONF_NAME: "20-other.conflist" })).toThrow(
+    /not valid JSON/,
+  );
   expect(conf("20-other.conflist") as unknown).toEqual({ v: 2 });
   expect(() => install({ CNI_CONF_NAME: "../../evil" })).toThrow(/want a file name/);
 });
 
-test("CI-078 etcd credentials are copied privately and named in the configuration; old ones go", () => {
+test("CI-078 etcd credentials are copied with mode 0600 and named in the configuration; old ones are deleted", () => {
   mkdirSync(join(root, "secrets"));
   for (const file of ["etcd-ca", "etcd-cert", "etcd-key"]) put(`secrets/${file}`, `${file} PEM`);
   const template = `{"c":"__ETCD_CERT_FILE__","a":"__ETCD_CA_CERT_FILE__","k":"__ETCD_KEY_FILE__"}`;
@@ -158,7 +160,7 @@ test("CI-078 etcd credentials are copied privately and named in the configuratio
   expect(existsSync(join(root, "host/etc/cni/net.d/calico-tls"))).toBeFalse();
 });
 
-test("CI-078 root alone reads the etcd credentials, whatever modes they come with, also when they change", () => {
+test("CI-078 only root can read the copied etcd credentials, regardless of their original mode, also after a change", () => {
   mkdirSync(join(root, "secrets"));
   for (const file of ["etcd-ca", "etcd-cert", "etcd-key"]) put(`secrets/${file}`, `${file} 1`, 0o644);
   install({ TLS_ASSETS_DIR: join(root, "secrets") });
@@ -168,7 +170,7 @@ test("CI-078 root alone reads the etcd credentials, whatever modes they come wit
   put("secrets/etcd-key", "etcd-key 2", 0o644);
   copySecrets(join(root, "secrets"), join(root, tls));
   expect([mode(tls), mode(`${tls}/etcd-key`), read(`${tls}/etcd-key`)]).toEqual([0o700, 0o600, "etcd-key 2"]);
-  // What stays is never away: a plugin may start at any moment.
+  // Files that are kept must exist at every moment, because a plugin may start.
   const { ino } = statSync(join(root, tls));
   chmodSync(join(root, tls), 0o755);
   rmSync(join(root, "secrets/etcd-ca"));
@@ -177,16 +179,18 @@ test("CI-078 root alone reads the etcd credentials, whatever modes they come wit
   expect(readdirSync(join(root, tls)).sort()).toEqual(["etcd-cert", "etcd-key"]);
 });
 
-test("a token or address that is more than one says nothing in the kubeconfig", () => {
+test("a token or server address that contains more than one word is rejected", () => {
   put("account/token", "pod-token\n");
   install(IN_POD);
   expect(read("host/etc/cni/net.d/calico-kubeconfig")).toContain("token: pod-token\ncontexts:");
   const evil = "t\n    insecure-skip-tls-verify: true";
-  expect(() => install(IN_POD, evil)).toThrow(new InstallError("the token for the plugin is none"));
-  expect(() => install({ ...IN_POD, KUBERNETES_SERVICE_PORT: "443\n    x: y" })).toThrow(/is no API server's URL/);
+  expect(() => install(IN_POD, evil)).toThrow(new InstallError("the plugin's token is not valid"));
+  expect(() => install({ ...IN_POD, KUBERNETES_SERVICE_PORT: "443\n    x: y" })).toThrow(
+    /is not a valid URL of an API server/,
+  );
 });
 
-test("CI-078 a newer program replaces the one in use; an equal one is left alone; some can be skipped", () => {
+test("CI-078 a newer program replaces a running one, an identical one is kept, and plugins can be skipped", () => {
   install();
   const { ino } = statSync(join(root, "host/opt/cni/bin/calico"));
   install();
@@ -201,7 +205,7 @@ test("CI-078 a newer program replaces the one in use; an equal one is left alone
   expect(isSameFile(join(root, "image/calico"), join(root, "image/bin/portmap"))).toBeFalse();
 });
 
-test("CI-081 without a writable directory it fails, unless the programs are there and need no update", () => {
+test("CI-081 without a writable directory the installation fails, unless the programs exist and are not to be updated", () => {
   rmSync(join(root, "host/opt/cni/bin"), { recursive: true });
   expect(() => install()).toThrow(/mount the host's CNI directory/);
   mkdirSync(join(root, "host/secondary-bin-dir"));
@@ -209,7 +213,7 @@ test("CI-081 without a writable directory it fails, unless the programs are ther
   expect(existsSync(join(root, "host/secondary-bin-dir/calico-ipam"))).toBeTrue();
 });
 
-test("CI-079 outside a pod no kubeconfig is written; a given token is used; a missing CA is refused", () => {
+test("CI-079 outside a pod no kubeconfig is written; a passed token is used; a missing CA is an error", () => {
   install();
   expect(existsSync(join(root, "host/etc/cni/net.d/calico-kubeconfig"))).toBeFalse();
   install(IN_POD, "requested");
@@ -221,7 +225,7 @@ test("CI-079 outside a pod no kubeconfig is written; a given token is used; a mi
   expect(read("host/etc/cni/net.d/calico-kubeconfig")).toContain("https://[fd00::1]:443");
 });
 
-test("CI-080 NB-053 a quarter of the remaining life, at least 5 s, plus up to as much again", () => {
+test("CI-080 NB-053 the refresh delay is a quarter of the remaining lifetime, at least 5 s, plus up to as much again", () => {
   const hour = 3_600_000;
   expect(nextRefreshMs(24 * hour, { random: () => 0 })).toBe(6 * hour);
   expect(nextRefreshMs(24 * hour, { random: () => 1 })).toBe(12 * hour);
@@ -229,7 +233,7 @@ test("CI-080 NB-053 a quarter of the remaining life, at least 5 s, plus up to as
   expect(nextRefreshMs(24 * hour, { intervalMs: 60_000, random: () => 0.5 })).toBe(90_000);
 });
 
-test("CI-079 the token is requested for this node; API servers that bind no tokens to nodes give one without", async () => {
+test("CI-079 the token is bound to this node, or not bound if the API server does not support that", async () => {
   const requests: unknown[] = [];
   const serverOf = (codeForNode: number | undefined) =>
     ({
@@ -242,22 +246,22 @@ test("CI-079 the token is requested for this node; API servers that bind no toke
       },
       close: () => {},
     }) as unknown as KubeApi;
-  const ask = (code: number | undefined, env: Record<string, string>) =>
+  const request = (code: number | undefined, env: Record<string, string>) =>
     requestToken(env, silentLogger, serverOf(code));
   const bound = (name: string) => ({ apiVersion: "v1", kind: "Node", name });
-  expect(await ask(undefined, { KUBERNETES_NODE_NAME: "n1" })).toMatchObject({ token: "t" });
-  expect(await ask(400, { NODENAME: "n1" })).toMatchObject({ token: "t" });
-  expect(await ask(404, { NODENAME: "calico-name", CALICO_K8S_NODE_REF: "n1" })).toMatchObject({ token: "t" });
-  expect(await ask(undefined, {})).toMatchObject({ token: "t" });
+  expect(await request(undefined, { KUBERNETES_NODE_NAME: "n1" })).toMatchObject({ token: "t" });
+  expect(await request(400, { NODENAME: "n1" })).toMatchObject({ token: "t" });
+  expect(await request(404, { NODENAME: "calico-name", CALICO_K8S_NODE_REF: "n1" })).toMatchObject({ token: "t" });
+  expect(await request(undefined, {})).toMatchObject({ token: "t" });
   expect(requests).toEqual([bound("n1"), bound("n1"), undefined, bound("n1"), undefined, undefined]);
-  await expect(ask(403, { NODENAME: "n2" })).rejects.toThrow("refused");
+  await expect(request(403, { NODENAME: "n2" })).rejects.toThrow("refused");
 });
 
-test("CI-080 NB-054 the kubeconfig is written at once, and again when the account's directory changes", async () => {
-  let asked = 0;
+test("CI-080 NB-054 the kubeconfig is written immediately, and again when the service account's directory changes", async () => {
+  let tokens = 0;
   const api = {
     json: async () => ({
-      status: { token: `t${++asked}`, expirationTimestamp: new Date(Date.now() + 8.64e7).toISOString() },
+      status: { token: `t${++tokens}`, expirationTimestamp: new Date(Date.now() + 8.64e7).toISOString() },
     }),
     close: () => {},
   } as unknown as KubeApi;

@@ -1,10 +1,11 @@
-// The IPAM plugin `azure-vnet-ipam` releases an address only when it is told the address and its subnet, and gives one of
-// the right subnet only when it is told that. So what it answers is kept on the node, one folder per network:
+// Stores the state that the IPAM plugin `azure-vnet-ipam` needs in later calls. The plugin assigns from the right subnet only if
+// the configuration contains the subnet, and releases an address only if the configuration contains address and subnet. The
+// state is stored on the node, in one folder per network:
 //
 //   /var/run/calico/azure/networks/NETWORK/network.json        the subnet, for every later call
 //   /var/run/calico/azure/networks/NETWORK/CONTAINER-INTERFACE  the addresses, for this container's DEL
 //
-// Names and fields are the original's: either of us finds what the other stored.
+// Names and fields are the same as in Calico, so that Calico and calico-ts can read each other's files.
 import { mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { type IpNetwork, maskCidr } from "../../lib/ip/ip.ts";
@@ -15,14 +16,14 @@ import type { CniResult } from "../request/result.ts";
 const AZURE_IPAM = "azure-vnet-ipam";
 const NETWORKS = "/var/run/calico/azure/networks";
 
-/** What is known of one container's attachment to one network. */
+/** The stored state of one container's attachment to one network. */
 export class AzureState {
   readonly #config: JsonObject;
   readonly #folder: string;
   readonly #endpointFile: string;
   readonly #endpoint: { readonly Network: string; readonly ContainerID: string; readonly Interface: string };
 
-  /** @throws CniError when a name would lead out of the folder */
+  /** @throws CniError if a name cannot be a file name */
   constructor(network: string, request: Pick<CniRequest, "config" | "containerId" | "ifName">, networks = NETWORKS) {
     const { config, containerId, ifName } = request;
     this.#config = config;
@@ -31,13 +32,13 @@ export class AzureState {
     this.#endpoint = { Network: network, ContainerID: containerId, Interface: ifName };
   }
 
-  /** With the subnet of the addresses before. */
+  /** Returns the configuration with the stored subnet, if there is one. */
   configForAdd(): JsonObject {
     const subnet = this.#subnet();
     return subnet === undefined ? this.#config : withIpam(this.#config, { subnet });
   }
 
-  /** With what the container was given; nothing when it was given nothing. The plugin takes one address back. */
+  /** Returns the configuration with the container's stored address; undefined if none is stored. The plugin releases one address. */
   configForDel(): JsonObject | undefined {
     const [first] = readList(this.#endpointFile, "Addresses");
     if (first === undefined) return undefined;
@@ -45,7 +46,7 @@ export class AzureState {
     return subnet === undefined ? this.#config : withIpam(this.#config, { ipAddress: first.split("/")[0], subnet });
   }
 
-  /** For taking back at once what was just given. */
+  /** Returns the configuration that releases an address which was not stored. */
   configFor({ ips: [first] }: CniResult): JsonObject {
     if (first === undefined) return this.#config;
     return withIpam(this.#config, { ipAddress: first.address.address, subnet: subnetOf(first.address) });
@@ -61,8 +62,8 @@ export class AzureState {
     this.#replace(this.#endpointFile, { ...this.#endpoint, Addresses: ips.map((ip) => ip.address.address) });
   }
 
-  /** The address is free: nothing of it need be known. */
-  forget(): void {
+  /** Deletes the container's state after its address was released. */
+  delete(): void {
     rmSync(this.#endpointFile, { force: true });
   }
 
@@ -74,7 +75,7 @@ export class AzureState {
     return readList(this.#networkFile, "Subnets")[0];
   }
 
-  /** Pods of one network come at once, each in a process of its own. */
+  /** Replaces the file atomically, because plugin processes for other pods use the network's folder at the same time. */
   #replace(path: string, content: JsonObject): void {
     const draft = join(this.#folder, `.${process.pid}`);
     writeFileSync(draft, JSON.stringify(content), { mode: 0o600 });
@@ -86,36 +87,33 @@ const subnetOf = ({ address, length }: IpNetwork): string => maskCidr(address, l
 
 function fileName(text: string): string {
   if (!/^[^/\0]{1,255}$/.test(text) || text === "." || text === "..")
-    throw new CniError(
-      INVALID_CONFIG,
-      `${AZURE_IPAM} keeps its state in a file by this name, which cannot be: ${text}`,
-    );
+    throw new CniError(INVALID_CONFIG, `the state of ${AZURE_IPAM} cannot be stored: not a valid file name: ${text}`);
   return text;
 }
 
-/** A list of texts in a file; empty where there is no file. */
+/** Reads a list of strings from a file; empty if the file does not exist. */
 function readList(path: string, field: string): readonly string[] {
   let text: string;
   try {
     text = readFileSync(path, "utf8");
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return [];
-    throw new CniError(INTERNAL, `cannot read what ${AZURE_IPAM} answered before: ${(error as Error).message}`);
+    throw new CniError(INTERNAL, `cannot read the stored state of ${AZURE_IPAM}: ${(error as Error).message}`);
   }
   try {
     const list = (JSON.parse(text) as JsonObject | null)?.[field] ?? [];
     if (Array.isArray(list) && list.every((item) => typeof item === "string")) return list;
   } catch {
-    // said below
+    // reported below
   }
   throw new CniError(
     INTERNAL,
-    `${path} does not say what ${AZURE_IPAM} answered before: want a list of texts as ${JSON.stringify(field)}`,
-    "remove the file; an address it held must be released by hand",
+    `${path} is not a valid state file of ${AZURE_IPAM}: want a list of strings in ${JSON.stringify(field)}`,
+    "delete the file; if it contained an address, release the address manually",
   );
 }
 
-/** The configuration with more in its `ipam` section, by whatever case that is written. */
+/** Returns the configuration with fields added to its `ipam` section. The key is matched without regard to case. */
 function withIpam(config: JsonObject, more: JsonObject): JsonObject {
   const key = Object.keys(config).find((name) => name.toLowerCase() === "ipam") ?? "ipam";
   return { ...config, [key]: { ...(config[key] as JsonObject | undefined), ...more } };

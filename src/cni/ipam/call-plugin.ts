@@ -1,4 +1,4 @@
-// Other IPAM plugins, called as a runtime would call them. https://www.cni.dev/docs/spec/#section-4-plugin-delegation
+// Runs other IPAM plugins as a container runtime would. https://www.cni.dev/docs/spec/#section-4-plugin-delegation
 import { spawn } from "node:child_process";
 import { accessSync, constants } from "node:fs";
 import { join } from "node:path";
@@ -14,12 +14,12 @@ export async function delegateAdd(request: CniRequest, plugin: string, config: J
   try {
     json = JSON.parse(output);
   } catch {
-    throw new CniError(DECODING_FAILURE, `IPAM plugin ${plugin} printed no JSON`, output.slice(0, 200));
+    throw new CniError(DECODING_FAILURE, `IPAM plugin ${plugin} did not print JSON`, output.slice(0, 200));
   }
   try {
     return parseResult(json);
   } catch (error) {
-    // What was configured for that plugin is at fault, not what we were given: this is no decoding failure of ours.
+    // INTERNAL, because the runtime's request was valid: the fault is in the plugin or its configuration.
     const why = error instanceof Error ? error.message : String(error);
     throw new CniError(INTERNAL, `IPAM plugin ${plugin}: ${why}`, undefined, { cause: error });
   }
@@ -33,13 +33,13 @@ export async function delegateCheck(request: CniRequest, plugin: string, config:
   await run(request, plugin, "CHECK", config);
 }
 
-/** A plugin is a file name in CNI_PATH and nothing else: never a path of its own. */
+/** Returns the path of a plugin in CNI_PATH. The plugin must be a file name, not a path. */
 function findPlugin(plugin: string, path: string): string {
   if (plugin === "") throw new CniError(INTERNAL, "no plugin name provided", "the configuration needs `ipam.type`");
   if (!/^[a-zA-Z0-9_.-]+$/.test(plugin) || plugin === "." || plugin === "..")
     throw new CniError(INTERNAL, `invalid plugin name: ${JSON.stringify(plugin)}`);
   for (const folder of path.split(":")) {
-    if (!folder.startsWith("/")) continue; // not wherever the runtime happens to stand
+    if (!folder.startsWith("/")) continue; // a relative path would depend on the runtime's working directory
     const candidate = join(folder, plugin);
     try {
       accessSync(candidate, constants.X_OK);
@@ -73,19 +73,19 @@ function run(request: CniRequest, plugin: string, command: string, config: JsonO
     if (code === 0) resolve(output);
     else reject(failureOf(plugin, output, code, signal));
   });
-  child.stdin.on("error", () => {}); // a plugin need not read all of it
+  child.stdin.on("error", () => {}); // a plugin may exit without reading all input
   child.stdin.end(JSON.stringify(config));
   return promise;
 }
 
-/** What the plugin said, unchanged. */
+/** Returns the plugin's own error unchanged, if it printed one. */
 function failureOf(plugin: string, output: string, code: number | null, signal: string | null): CniError {
   try {
     const reply = JSON.parse(output) as { code?: unknown; msg?: unknown; details?: unknown };
     if (typeof reply.code === "number" && typeof reply.msg === "string")
       return new CniError(reply.code, reply.msg, typeof reply.details === "string" ? reply.details : undefined);
   } catch {
-    // no JSON: told below
+    // not JSON: reported below
   }
   const how = signal === null ? `exit code ${code}` : `signal ${signal}`;
   return new CniError(INTERNAL, `IPAM plugin ${plugin} failed with ${how}`, output.slice(0, 200));

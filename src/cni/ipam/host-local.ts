@@ -1,43 +1,44 @@
-// The stock IPAM plugin `host-local`, with the node's pod CIDRs filled in for it, and the routes its section may name.
+// Prepares the configuration of the stock IPAM plugin `host-local`: replaces `usePodCidr` with the node's pod CIDRs, and reads
+// the routes of its `ipam` section.
 import { addressBits, type Cidr, ipVersion, tryParseCidr } from "../../lib/ip/ip.ts";
-import { defaultRoutes } from "../attach/veth.ts";
+import { defaultRoutes } from "../attach/interface-pair.ts";
 import { CniError, INTERNAL } from "../error.ts";
 import type { KubernetesApi } from "../kubernetes/api.ts";
 import type { JsonObject } from "../request/request.ts";
 
 type Json = unknown;
-/** Gives the CIDR for `usePodCidr` (4) or `usePodCidrIPv6` (6). */
-type Substitute = (version: 4 | 6) => string;
+/** Returns the CIDR for `usePodCidr` (4) or `usePodCidrIPv6` (6). */
+type PodCidrOf = (version: 4 | 6) => string;
 
-const asksForPodCidr = (subnet: Json): 4 | 6 | undefined => {
+const podCidrVersion = (subnet: Json): 4 | 6 | undefined => {
   if (typeof subnet !== "string") return undefined;
   const lower = subnet.toLowerCase();
   return lower === "usepodcidr" ? 4 : lower === "usepodcidripv6" ? 6 : undefined;
 };
 
-/** The configuration with every `usePodCidr` replaced; the API is only asked when there is one. */
+/** Replaces every `usePodCidr`. The Kubernetes API is called only if there is one. */
 export async function withPodCidrs(
   config: JsonObject,
   node: string,
   kubernetes: () => Promise<KubernetesApi>,
 ): Promise<JsonObject> {
-  if (!subnetsOf(config).some((subnet) => asksForPodCidr(subnet) !== undefined)) return config;
+  if (!subnetsOf(config).some((subnet) => podCidrVersion(subnet) !== undefined)) return config;
   const { spec } = await (await kubernetes()).node(node);
   const cidrs = spec.podCIDRs ?? (spec.podCIDR === undefined ? [] : [spec.podCIDR]);
-  return substitute(config, podCidrs(cidrs, node));
+  return replacePodCidrs(config, podCidrs(cidrs, node));
 }
 
-/** For DEL: host-local looks the container up by name, any CIDR will do, and the API may be gone. */
+/** For DEL and CHECK: host-local finds the container by its ID, so any CIDR is accepted and the API is not needed. */
 export function withAnyCidrs(config: JsonObject): JsonObject {
-  return substitute(config, (version) => (version === 4 ? "0.0.0.0/0" : "::/0"));
+  return replacePodCidrs(config, (version) => (version === 4 ? "0.0.0.0/0" : "::/0"));
 }
 
-export function podCidrs(cidrs: readonly string[], node: string): Substitute {
+export function podCidrs(cidrs: readonly string[], node: string): PodCidrOf {
   if (cidrs.length === 0) throw new CniError(INTERNAL, `no podCidr for node ${node}`);
   const found = new Map<4 | 6, string>();
   for (const text of cidrs) {
     const cidr = tryParseCidr(text);
-    if (cidr === undefined) throw new CniError(INTERNAL, `node ${node}: ${JSON.stringify(text)} is no CIDR`);
+    if (cidr === undefined) throw new CniError(INTERNAL, `node ${node}: podCIDR ${JSON.stringify(text)} is not a CIDR`);
     const version = ipVersion(cidr);
     if (found.has(version)) throw new CniError(INTERNAL, `node ${node} has more than one IPv${version} podCIDR`);
     found.set(version, cidr);
@@ -56,22 +57,22 @@ function subnetsOf(config: JsonObject): Json[] {
   return [ipam["subnet"], ...ranges.map((range) => asObject(range)["subnet"])];
 }
 
-function substitute(config: JsonObject, cidrFor: Substitute): JsonObject {
-  const fix = (holder: Json): Json => {
-    const object = asObject(holder);
-    const version = asksForPodCidr(object["subnet"]);
-    return version === undefined ? holder : { ...object, subnet: cidrFor(version) };
+function replacePodCidrs(config: JsonObject, cidrFor: PodCidrOf): JsonObject {
+  const replaceSubnet = (range: Json): Json => {
+    const object = asObject(range);
+    const version = podCidrVersion(object["subnet"]);
+    return version === undefined ? range : { ...object, subnet: cidrFor(version) };
   };
-  const ipam = asObject(fix(config["ipam"] ?? {}));
+  const ipam = asObject(replaceSubnet(config["ipam"] ?? {}));
   const ranges = ipam["ranges"];
   if (!Array.isArray(ranges)) return { ...config, ipam };
   return {
     ...config,
-    ipam: { ...ipam, ranges: ranges.map((set: Json) => (Array.isArray(set) ? set.map(fix) : set)) },
+    ipam: { ...ipam, ranges: ranges.map((set: Json) => (Array.isArray(set) ? set.map(replaceSubnet) : set)) },
   };
 }
 
-/** The pod's routes: those of the `ipam` section, else everything. */
+/** Returns the pod's routes: those of the `ipam` section or, if there are none, default routes. */
 export function containerRoutes(config: JsonObject, includeDefaultRoutes: boolean): Cidr[] {
   const ipam = asObject(config["ipam"]);
   const custom = ipam["type"] === "host-local" ? customRoutes(ipam["routes"]) : [];

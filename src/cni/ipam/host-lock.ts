@@ -1,6 +1,6 @@
 // Locks the addresses of this host, so that one process changes them at a time. Correctness does not depend on this lock: the
-// compare-and-swap of the block decides between any two writers. The lock only avoids that pods of one host cause each other's
-// writes to be refused. The order of all locks is in README.md.
+// compare-and-swap of the block decides between two writers. The lock only prevents conflicts between pods of one host.
+// README.md gives the order of all locks.
 import { lockFile } from "../../kernel/index.ts";
 import { untilAborted } from "../../lib/retry.ts";
 import type { IpamContext } from "../context.ts";

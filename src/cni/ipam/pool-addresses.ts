@@ -1,5 +1,5 @@
-// Assigns and releases the addresses of one container from Calico's pools: the work of `calico-ipam`, called in process by
-// `calico`, and as a program of its own by other plugins.
+// Implements `calico-ipam`: assigns and releases the addresses of one container from Calico's pools. `calico` calls it in
+// process; other plugins call it as a program.
 import type { Revision, Write } from "../../datastore/index.ts";
 import {
   type Assignments,
@@ -8,8 +8,9 @@ import {
   describeShortage,
   type ExtraWrites,
   goTimestamp,
+  type ExpectedPod,
   type HandleRelease,
-  type PodOwner,
+  type HandleReleaseOptions,
   StaleRelease,
   UnknownHandle,
 } from "../../ipam/index.ts";
@@ -34,53 +35,57 @@ import { type CniResult, resultOf } from "../request/result.ts";
 const RELEASE_MS = 30_000;
 
 export interface IpamRequest {
-  /** Exactly this address. */
+  /** Assign exactly this address. */
   readonly ip?: IpAddress;
-  /** With the pod's wishes over the configuration's. */
+  /** The configuration, overridden by the pod's and its namespace's annotations. */
   readonly settings: IpamSettings;
   /** Written with the addresses of all families, in one transaction if possible. */
   readonly extraWrites?: ExtraWrites;
 }
 
-/** Under whose name addresses are held. */
-export interface Holder {
+/** The handle that addresses are assigned to. */
+export interface HandleOptions {
   readonly handleId: string;
   readonly attributes: Labels;
-  /** At most so many of a family. */
+  /** Maximum number of the handle's addresses of one family. */
   readonly maxPerHandle?: number;
 }
 
 export interface Assigned extends CniResult {
-  /** Another host has the addresses until the machine has moved: no route leads to them here before. */
-  readonly isStillElsewhere?: boolean;
+  /** Another host uses the addresses until the virtual machine has migrated; until then this host has no route to them. */
+  readonly isMigrating?: boolean;
   /** The revisions of the extra writes, if they were done. */
   readonly extraRevisions?: readonly Revision[];
-  /** How many addresses their handle counts, these included. It may count too many after a crash, never too few. */
+  /** The handle's address count, including these. After a crash it may be too high, never too low. */
   readonly handleCount?: number;
 }
 
-export async function assignAddresses(context: IpamContext, request: IpamRequest): Promise<Assigned> {
-  workloadEndpointName(nameFields(context.identity)); // no addresses for a workload that cannot be named
-  const holder = containerHolder(context);
-  if (!mayRunVirtualMachine(context.identity)) return assign(context, request, holder);
-  const { assignToMachine } = await machineAddresses();
-  return assignToMachine(context, request, (wanted, machine) => assign(context, wanted, machine ?? holder));
+export async function assignPoolAddresses(context: IpamContext, request: IpamRequest): Promise<Assigned> {
+  workloadEndpointName(nameFields(context.identity)); // throws if the workload has no valid name, before anything is assigned
+  const container = containerHandleOptions(context);
+  if (!mayRunVirtualMachine(context.identity)) return assignToHandle(context, request, container);
+  const { assignMachineAddresses } = await machineAddresses();
+  return assignMachineAddresses(context, request, (part, machine) =>
+    assignToHandle(context, part, machine ?? container),
+  );
 }
 
-/** Loaded only for pods that may run a machine. */
+/** Loaded only for pods that may run a virtual machine. */
 const machineAddresses = () => import("./virtual-machine-addresses.ts");
 
-async function assign(context: IpamContext, request: IpamRequest, holder: Holder): Promise<Assigned> {
+async function assignToHandle(context: IpamContext, request: IpamRequest, handle: HandleOptions): Promise<Assigned> {
   const { identity, ipam, signal } = context;
   if (request.ip !== undefined) {
     const ip = request.ip;
     const handleCount = await lockAddresses(context, () =>
-      ipam.assignAddress({ address: ip, host: identity.node, use: "Workload", ...holder }, signal),
+      ipam.assignAddress({ address: ip, host: identity.node, use: "Workload", ...handle }, signal),
     );
     return { ...resultOf([hostCidr(ip)]), handleCount };
   }
-  const wanted = ([4, 6] as const).filter((v) => (v === 4 ? request.settings.assignIpv4 : request.settings.assignIpv6));
-  if (wanted.length === 0) return resultOf([]);
+  const versions = ([4, 6] as const).filter((v) =>
+    v === 4 ? request.settings.assignIpv4 : request.settings.assignIpv6,
+  );
+  if (versions.length === 0) return resultOf([]);
   const pools = new Map<IpVersion, readonly Cidr[]>();
   // A pool that does not exist, or has the other family, is reported before anything is assigned, even if this pod does
   // not use that family.
@@ -89,11 +94,11 @@ async function assign(context: IpamContext, request: IpamRequest, holder: Holder
   const assigned: Assignments[] = [];
   try {
     await lockAddresses(context, async () => {
-      for (const version of wanted) {
+      for (const version of versions) {
         const before = assigned.flatMap((result) => result.addresses);
-        // The extra writes belong to the last family, when all addresses are known. If a family got no address, the other
-        // one is still assigned, so that a pool's addresses are used in Calico's order.
-        const isComplete = version === wanted.at(-1) && before.length === assigned.length;
+        // The extra writes are done with the last family, when all addresses are known. If a family got no address, the
+        // other one is still assigned, so that a pool's addresses are used in the same order as in Calico.
+        const isComplete = version === versions.at(-1) && before.length === assigned.length;
         const { extraWrites } = request;
         const assignment = {
           version,
@@ -102,7 +107,7 @@ async function assign(context: IpamContext, request: IpamRequest, holder: Holder
           use: "Workload",
           pools: pools.get(version) ?? [],
           namespaceLabels,
-          ...holder,
+          ...handle,
           handle: assigned.at(-1)?.handle,
           extraWrites:
             extraWrites && isComplete
@@ -117,21 +122,18 @@ async function assign(context: IpamContext, request: IpamRequest, holder: Holder
       throw new CniError(INTERNAL, `failed to request IPv${short.version} addresses: ${describeShortage(short)}`);
   } catch (error) {
     // A virtual machine keeps its addresses: another of its pods may use them by now.
-    if (holder.maxPerHandle === undefined) await releaseAssigned(context, assigned);
+    if (handle.maxPerHandle === undefined) await releaseAssigned(context, assigned);
     throw error;
   }
-  const { extraRevisions, handle } = assigned.at(-1) ?? {};
+  const { extraRevisions, handle: stored } = assigned.at(-1) ?? {};
   return {
     ...resultOf(assigned.flatMap((result) => result.addresses)),
     extraRevisions,
-    handleCount: handle === undefined ? undefined : countOf(handle.value),
+    handleCount: stored === undefined ? undefined : countOf(stored.value),
   };
 }
 
-/**
- * Releases what the container's handle holds beyond the addresses of this ADD. Another ADD for the same container took it,
- * and no DEL followed.
- */
+/** Releases the addresses of an earlier ADD for the same container that was not followed by a DEL. */
 export async function releaseSurplus(context: IpamContext, { ips, handleCount = 0 }: Assigned): Promise<void> {
   const { conf, identity, ipam, log, signal } = context;
   if (handleCount <= ips.length || mayRunVirtualMachine(identity)) return;
@@ -149,65 +151,63 @@ export async function releaseSurplus(context: IpamContext, { ips, handleCount = 
   });
 }
 
-/** All or nothing: a pod with one of two families would look healthy without being so. */
+/** Releases the addresses of a failed ADD: a pod gets the addresses of all families or none. */
 async function releaseAssigned({ ipam, log }: IpamContext, assigned: readonly Assignments[]): Promise<void> {
   const addresses = assigned.flatMap((result) => result.addresses).map((cidr) => ({ address: cidrAddress(cidr) }));
   if (addresses.length === 0) return;
   try {
     await ipam.release(addresses, AbortSignal.timeout(RELEASE_MS));
   } catch (error) {
-    log.error("could not release the addresses of a failed ADD; its DEL will", { error });
+    log.error("could not release the addresses of a failed ADD; DEL will release them", { error });
   }
 }
 
-/** Very old versions kept addresses under another handle. */
+/** The handle ID that very old versions of Calico used. */
 const legacyHandle = (identity: EndpointIdentity): string =>
   identity.orchestrator === "k8s" ? `${identity.namespace}.${identity.pod}` : identity.containerId;
 
 /**
- * The pod to which an address under the legacy handle must belong. A pod's author chooses `namespace.pod`, and other handles
- * have the same form (`network.containerID`, a tunnel's with a node's domain name). The old versions recorded no attributes;
- * their allocations are released only if the handle cannot be that of a container of this network.
+ * The pod that addresses of the legacy handle must belong to. A pod's author chooses `namespace.pod`, and other handle IDs have
+ * the same form (`network.containerID`, a tunnel's with a node's domain name). The old versions recorded no attributes; their
+ * allocations are released only if the handle cannot be that of a container of this network.
  */
-function legacyOwner(conf: NetConf, { orchestrator, namespace, pod }: EndpointIdentity): PodOwner | undefined {
+function legacyHandlePod(conf: NetConf, { orchestrator, namespace, pod }: EndpointIdentity): ExpectedPod | undefined {
   // Outside Kubernetes the legacy handle is the container's ID, which the runtime chooses.
-  return orchestrator === "k8s" ? { namespace, pod, orNoAttributes: namespace !== conf.name } : undefined;
+  return orchestrator === "k8s" ? { namespace, pod, acceptNoAttributes: namespace !== conf.name } : undefined;
 }
 
 /**
- * Releases all addresses of the container; having none is not an error. Those of a virtual machine stay with the machine.
- * @param extraWrites done in the same transaction if possible; the result tells what happened to them
+ * Releases all addresses of the container. It is not an error if it has none. A virtual machine keeps its addresses.
+ * @param extraWrites written in the same transaction if possible
+ * @returns whether the extra writes were done
  */
-export async function releaseAddresses(
+export async function releasePoolAddresses(
   context: IpamContext,
   extraWrites: readonly Write[] = [],
 ): Promise<HandleRelease["extraWrites"]> {
   const { conf, identity, ipam, signal } = context;
-  const release = async (
-    handle: string,
-    options: { readonly extraWrites?: readonly Write[]; readonly owner?: PodOwner },
-  ): Promise<HandleRelease["extraWrites"]> => {
+  const release = async (handle: string, options: HandleReleaseOptions): Promise<HandleRelease["extraWrites"]> => {
     try {
       return (await ipam.releaseByHandleWith(handle, options, signal)).extraWrites;
     } catch (error) {
       if (error instanceof UnknownHandle) return "notWritten";
-      if (options.owner === undefined || !(error instanceof StaleRelease)) throw error;
-      context.log.warn("did not release a handle that holds another workload's address", { handle, error });
+      if (options.expectedPod === undefined || !(error instanceof StaleRelease)) throw error;
+      context.log.warn("did not release a handle: it has an address of another workload", { handle, error });
       return "notWritten";
     }
   };
   const outcome = await lockAddresses(context, async () => {
     const [, result] = await Promise.all([
-      release(legacyHandle(identity), { owner: legacyOwner(conf, identity) }),
+      release(legacyHandle(identity), { expectedPod: legacyHandlePod(conf, identity) }),
       release(containerHandle(conf.name, identity.containerId), { extraWrites }),
     ]);
     return result;
   });
-  if (mayRunVirtualMachine(identity)) await (await machineAddresses()).leaveMachine(context);
+  if (mayRunVirtualMachine(identity)) await (await machineAddresses()).removeFromOwners(context);
   return outcome;
 }
 
-export function containerHolder({ conf, identity, now }: IpamContext): Holder {
+export function containerHandleOptions({ conf, identity, now }: IpamContext): HandleOptions {
   const { orchestrator, node, pod, namespace, containerId } = identity;
   return {
     handleId: containerHandle(conf.name, containerId),
@@ -227,11 +227,11 @@ async function resolvePools(context: IpamContext, request: IpamRequest, version:
   const cidrs = await findPools(context, poolsOf(request, version));
   const other = cidrs.find((cidr) => ipVersion(cidr) !== version);
   if (other !== undefined)
-    throw new CniError(INTERNAL, `ipam.ipv${version}_pools: ${other} is no pool of IPv${version} addresses`);
+    throw new CniError(INTERNAL, `ipam.ipv${version}_pools: ${other} is not an IPv${version} pool`);
   return cidrs;
 }
 
-/** Pools are named by CIDR or by name. */
+/** @param names each the CIDR or the name of a pool */
 async function findPools(context: IpamContext, names: readonly string[]): Promise<readonly Cidr[]> {
   const given = names.map((name) => (name.includes("/") ? tryParseCidr(name) : undefined));
   if (!given.includes(undefined)) return given.flatMap((cidr) => cidr ?? []);

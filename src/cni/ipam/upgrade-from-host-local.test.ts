@@ -20,7 +20,7 @@ async function seed(): Promise<Datastore> {
   return store;
 }
 
-/** A node with one running pod at .5. */
+/** A node with one running pod, whose address is 10.244.1.5. */
 const api = {
   get: async () => ({ metadata: { name: "n1" }, spec: { podCIDR: "10.244.1.0/24" } }),
   list: async () => ({
@@ -50,7 +50,7 @@ async function inFolder(body: (folder: string, reservations: string, plugins: st
   }
 }
 
-test("CI-082 addresses in use move to IPAM, stale ones go, the tunnel keeps its own, and the node is ready again", () =>
+test("CI-082 addresses in use and the tunnel address are moved to IPAM, stale ones are dropped, and the datastore is ready again", () =>
   inFolder(async (_folder, reservations, plugins) => {
     mkdirSync(reservations);
     writeFileSync(join(reservations, "10.244.1.5"), "cid5\r\neth0");
@@ -58,7 +58,7 @@ test("CI-082 addresses in use move to IPAM, stale ones go, the tunnel keeps its 
     writeFileSync(join(reservations, "last_reserved_ip.0"), "10.244.1.9");
     writeFileSync(join(reservations, "lock"), "");
     const store = await seed();
-    const options = { node: "n1", store, api, log: silentLogger, reservations, plugins, quietMs: 1 };
+    const options = { node: "n1", store, api, log: silentLogger, reservations, plugins, runningPluginsMs: 1 };
     await upgradeFromHostLocal(options);
     expect(await allocations(store)).toEqual({
       "10.244.1.0/26+1": "ipip-tunnel-addr-n1",
@@ -71,15 +71,15 @@ test("CI-082 addresses in use move to IPAM, stale ones go, the tunnel keeps its 
     ]).toEqual([false, false, true]);
     const info = await store.get({ type: "resource", kind: "ClusterInformation", name: "default" });
     expect(info.value.spec).toEqual({ datastoreReady: true });
-    await upgradeFromHostLocal(options); // nothing there any more
+    await upgradeFromHostLocal(options); // no reservations are left
   }));
 
-test("CI-082 a run that was cut short is finished by the next", () =>
+test("CI-082 an interrupted run is completed by the next run", () =>
   inFolder(async (_folder, reservations, plugins) => {
     mkdirSync(reservations);
     writeFileSync(join(reservations, "10.244.1.5"), "cid5");
     const store = await seed();
-    const options = { node: "n1", store, api, log: silentLogger, reservations, plugins, quietMs: 1 };
+    const options = { node: "n1", store, api, log: silentLogger, reservations, plugins, runningPluginsMs: 1 };
     const failing = { ...api, list: () => Promise.reject(new Error("cut")) } as unknown as KubeApi;
     await expect(upgradeFromHostLocal({ ...options, api: failing })).rejects.toThrow("cut");
     const info = async () =>
@@ -90,14 +90,14 @@ test("CI-082 a run that was cut short is finished by the next", () =>
     expect(Object.values(await allocations(store))).toContain("k8s-pod-network.cid5");
   }));
 
-test("CI-082 an empty directory is removed and nothing else happens", () =>
+test("CI-082 an empty directory is removed, and the plugins stay", () =>
   inFolder(async (_folder, reservations, plugins) => {
     mkdirSync(reservations);
     await upgradeFromHostLocal({ node: "n1", store: await seed(), api, log: silentLogger, reservations, plugins });
     expect([existsSync(reservations), existsSync(join(plugins, "calico"))]).toEqual([false, true]);
   }));
 
-test("CI-082 without a node's name, or a way to the API, it ends and says so", async () => {
+test("CI-082 without a node name or access to the API, the program fails", async () => {
   expect(await main({})).toBe(1);
   expect(await main({ KUBERNETES_NODE_NAME: "n1", KUBECONFIG: "/nowhere/kubeconfig" })).toBe(1);
 });

@@ -1,6 +1,6 @@
-// `calico-ipam -upgrade`: a node whose pods got their addresses from host-local moves to Calico's own IPAM. Meanwhile no
-// pod may start here: the plugin is taken off the host and the datastore says it is not ready. Every step can be
-// repeated; a reservation's file goes only after its address stands in IPAM.
+// Implements `calico-ipam -upgrade`, which moves the addresses of a node's pods from host-local to Calico's IPAM. No pod may
+// start on the node meanwhile: the plugin is removed from the host and the datastore is marked as not ready. Every step can be
+// repeated; the file of a reservation is deleted only after its address was assigned in IPAM.
 import { existsSync, readdirSync, readFileSync, rmdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import {
@@ -33,21 +33,22 @@ import type { Environment } from "../request/request.ts";
 
 const NETWORK = "k8s-pod-network";
 const RETRY_MS = 1000;
-const QUIET_MS = 5000;
+/** Time for plugins that are already running to finish. */
+const RUNNING_PLUGINS_MS = 5000;
 
 export interface UpgradeOptions {
   readonly node: string;
   readonly store: Datastore;
   readonly api: KubeApi;
   readonly log: Logger;
-  /** host-local's reservations of the network. */
+  /** Directory with host-local's reservations of the network. */
   readonly reservations?: string;
-  /** Where the host's plugins lie. */
+  /** Directory of the host's plugins. */
   readonly plugins?: string;
-  readonly quietMs?: number;
+  readonly runningPluginsMs?: number;
 }
 
-/** A file of host-local: the address it keeps and for which container. */
+/** A file of host-local: an address and the container that it is assigned to. */
 interface Reservation {
   readonly file: string;
   readonly address: IpAddress;
@@ -57,31 +58,31 @@ interface Reservation {
 export async function upgradeFromHostLocal(options: UpgradeOptions): Promise<void> {
   const { log, store } = options;
   const folder = options.reservations ?? `/var/lib/cni/networks/${NETWORK}`;
-  if (!existsSync(folder)) return log.info("No addresses of host-local here: nothing to move", { folder });
-  await keepTunnelAddress(options);
+  if (!existsSync(folder)) return log.info("no host-local reservations found", { folder });
+  await assignTunnelAddress(options);
   if (readReservations(folder).length === 0) {
     removeFolder(folder);
     return;
   }
   await setReady(store, false).catch((error: unknown) => {
-    // The shipped role of calico-node may not update what concerns the whole cluster. Pods of this node wait all the same.
+    // calico-node's ClusterRole does not allow updates of ClusterInformation. Pods of this node cannot start in any case.
     if (!(error instanceof Unauthorized)) throw error;
-    log.warn("May not mark the datastore as not ready; other nodes may assign addresses meanwhile", { error });
+    log.warn("not allowed to mark the datastore as not ready; other nodes may assign addresses meanwhile", { error });
   });
   const plugins = options.plugins ?? "/host/opt/cni/bin";
   for (const name of ["calico", "host-local"]) rmSync(join(plugins, name), { force: true });
-  await delay(options.quietMs ?? QUIET_MS); // plugins that already run come to their end
+  await delay(options.runningPluginsMs ?? RUNNING_PLUGINS_MS);
   {
     using _lock = await lockFile(join(folder, "lock"));
     await moveAll(options, readReservations(folder));
   }
   await setReady(store, true);
   removeFolder(folder);
-  log.info("All addresses of host-local stand in Calico's IPAM now", { node: options.node });
+  log.info("moved all host-local addresses to Calico's IPAM", { node: options.node });
 }
 
-/** host-local's first address is the node's tunnel address; it must not go to a pod. */
-async function keepTunnelAddress({ node, store, api, log }: UpgradeOptions): Promise<void> {
+/** The first address of the pod CIDR is the node's tunnel address; it must not be assigned to a pod. */
+async function assignTunnelAddress({ node, store, api, log }: UpgradeOptions): Promise<void> {
   const stored = await store.get({ type: "resource", kind: "Node", name: node });
   if (readNode(stored.value, ignoreUnreadable).tunnels.ipip[4] !== undefined) return;
   const kubernetesNode = (await api.get(`/api/v1/nodes/${encodeURIComponent(node)}`)) as unknown as KubernetesNode;
@@ -99,7 +100,7 @@ async function keepTunnelAddress({ node, store, api, log }: UpgradeOptions): Pro
 function readReservations(folder: string): Reservation[] {
   return readdirSync(folder).flatMap((file) => {
     const address = tryParseAddress(file);
-    if (address === undefined) return []; // the lock, the last address given
+    if (address === undefined) return []; // the lock file, or last_reserved_ip
     const containerId = readFileSync(join(folder, file), "utf8").split(/\r?\n/)[0]?.trim() ?? "";
     return [{ file: join(folder, file), address, containerId }];
   });
@@ -118,7 +119,7 @@ async function moveAll(options: UpgradeOptions, reservations: readonly Reservati
   for (const { file, address, containerId } of reservations) {
     const pod = pods.get(address);
     if (pod === undefined || containerId === "")
-      log.info("Nobody uses this address of host-local any more", { address });
+      log.info("dropped a host-local reservation that no pod uses", { address });
     else
       await assignOnce(ipam, {
         address,
@@ -130,12 +131,12 @@ async function moveAll(options: UpgradeOptions, reservations: readonly Reservati
   }
 }
 
-/** Fine when it was assigned already: a run before this one was cut short here. */
+/** Succeeds if the handle already has the address, because an earlier run may have been interrupted after this step. */
 async function assignOnce(ipam: Ipam, request: AssignAddressRequest & { readonly handleId: string }): Promise<void> {
   try {
     await ipam.assignAddress(request);
   } catch (error) {
-    if (!(error instanceof AddressTaken) || error.holder !== request.handleId) throw error;
+    if (!(error instanceof AddressTaken) || error.handleId !== request.handleId) throw error;
   }
 }
 
@@ -147,26 +148,26 @@ async function setReady(store: Datastore, isReady: boolean): Promise<void> {
   await store.update({ key: stored.key, value, revision: stored.revision });
 }
 
-/** What is left is host-local's bookkeeping; anything else stays, and the folder with it. */
+/** Deletes host-local's bookkeeping files and the folder. Fails if the folder contains other files. */
 function removeFolder(folder: string): void {
   for (const name of readdirSync(folder))
     if (name === "lock" || name.startsWith("last_reserved_ip")) rmSync(join(folder, name));
   rmdirSync(folder);
 }
 
-/** Until it is done: the node must not come up half moved. */
+/** Retries until the upgrade succeeds, because the node must not start with only some of the addresses moved. */
 export async function main(env: Environment): Promise<number> {
   const log = stderrLogger("info");
   const node = env["KUBERNETES_NODE_NAME"] ?? "";
   if (node === "") {
-    log.error("KUBERNETES_NODE_NAME is not set: name the node to move");
+    log.error("KUBERNETES_NODE_NAME is not set");
     return 1;
   }
   let cluster: Pick<UpgradeOptions, "store" | "api">;
   try {
     cluster = await openCluster(env);
   } catch (error) {
-    log.error("Cannot move from host-local without the Kubernetes API", { error });
+    log.error("cannot upgrade from host-local without access to the Kubernetes API", { error });
     return 1;
   }
   for (;;)
@@ -174,7 +175,7 @@ export async function main(env: Environment): Promise<number> {
       await upgradeFromHostLocal({ node, ...cluster, log });
       return 0;
     } catch (error) {
-      log.warn("Moving from host-local failed; trying again", { error });
+      log.warn("upgrade from host-local failed, retrying", { error });
       await delay(RETRY_MS);
     }
 }

@@ -1,6 +1,6 @@
-// The virtual machine a pod runs. KubeVirt starts a pod for every life of a machine, and for every host it moves to: the
-// pod is owned by an instance (VirtualMachineInstance), and that by the machine (VirtualMachine), unless somebody made the
-// instance alone. Machine and instance have one name.
+// Finds the virtual machine that a pod runs. KubeVirt creates a pod for every start of a machine, and for every host that it
+// migrates to. The pod is owned by an instance (VirtualMachineInstance), and the instance by the machine (VirtualMachine),
+// unless the instance was created without a machine. Machine and instance have the same name.
 import { usesKubernetesApi } from "../request/api-config.ts";
 import type { OwnerReference } from "../../model/index.ts";
 import { CniError, INTERNAL, MissingObject } from "../error.ts";
@@ -8,20 +8,20 @@ import type { IpamContext } from "../context.ts";
 import type { KubernetesMachine, KubernetesPod } from "../kubernetes/api.ts";
 
 const API_VERSION = "kubevirt.io/v1";
-/** Only on the pod a machine moves to. */
+/** Set only on the target pod of a migration. */
 const MIGRATION_LABEL = "kubevirt.io/migrationJobUID";
 
 export interface Machine {
   readonly name: string;
   readonly instanceUid: string;
-  /** Absent where the instance was made alone. */
+  /** Undefined if the instance was created without a machine. */
   readonly machineUid?: string;
-  /** The move that ends in this pod. */
+  /** The migration whose target is this pod. */
   readonly migrationUid?: string;
 }
 
-/** The machine of a pod that starts; undefined when it runs none. */
-export async function machineOf(context: IpamContext): Promise<Machine | undefined> {
+/** Returns the machine of a pod that starts; undefined if the pod runs none. */
+export async function findPodMachine(context: IpamContext): Promise<Machine | undefined> {
   const { namespace } = context.identity;
   if (!hasKubernetes(context)) return undefined;
   const api = await context.kubernetes();
@@ -34,7 +34,7 @@ export async function machineOf(context: IpamContext): Promise<Machine | undefin
     throw new CniError(
       INTERNAL,
       `pod ${namespace}/${pod.metadata.name} belongs to instance ${uid} of machine ${name}, which is now ${instance.metadata.uid}`,
-      "the pod is a remainder: delete it",
+      "the pod belongs to an earlier instance: delete the pod",
     );
   const machine = machineOwner(instance);
   const migrationUid = pod.metadata.labels?.[MIGRATION_LABEL] ?? "";
@@ -46,31 +46,31 @@ export async function machineOf(context: IpamContext): Promise<Machine | undefin
   };
 }
 
-export interface LeftMachine {
+export interface EndingPodMachine {
   readonly name: string;
-  /** Nobody will start it again. */
+  /** True if the machine is deleted or being deleted, so that it will not start again. */
   readonly isEnding: boolean;
 }
 
 /**
- * The machine of a pod that ends; undefined when it ran none, or is gone itself and nothing tells. A pod must be able to end
- * whatever became of its machine: what is missing is no failure here.
+ * Returns the machine of a pod that ends; undefined if the pod ran none, or does not exist any more. Missing objects are not
+ * an error, because a pod must be able to end after its machine was deleted.
  */
-export async function machineLeft(context: IpamContext): Promise<LeftMachine | undefined> {
+export async function findEndingPodMachine(context: IpamContext): Promise<EndingPodMachine | undefined> {
   const { namespace } = context.identity;
   if (!hasKubernetes(context)) return undefined;
   const api = await context.kubernetes();
-  const pod = await ifThere(api.pod(namespace, context.identity.pod));
+  const pod = await ifExists(api.pod(namespace, context.identity.pod));
   const owner = pod === undefined ? undefined : instanceOwner(pod);
   if (owner === undefined) return undefined;
   const { name } = owner;
-  const instance = await ifThere(api.machineInstance(namespace, name));
+  const instance = await ifExists(api.machineInstance(namespace, name));
   const machineName = instance === undefined ? name : machineOwner(instance)?.name;
-  const lasting = machineName === undefined ? instance : await ifThere(api.machine(namespace, machineName));
-  return { name, isEnding: lasting === undefined || lasting.metadata.deletionTimestamp !== undefined };
+  const machine = machineName === undefined ? instance : await ifExists(api.machine(namespace, machineName));
+  return { name, isEnding: machine === undefined || machine.metadata.deletionTimestamp !== undefined };
 }
 
-/** Elsewhere a pod of that name is a pod like any other. */
+/** Without Kubernetes a pod of that name is not treated as a virtual machine's. */
 const hasKubernetes = ({ conf, store }: IpamContext): boolean => usesKubernetesApi(conf) || store.name === "kubernetes";
 
 const instanceOwner = ({ metadata }: KubernetesPod): OwnerReference | undefined =>
@@ -84,9 +84,9 @@ const machineOwner = ({ metadata }: KubernetesMachine): OwnerReference | undefin
     ({ apiVersion, kind, name }) => apiVersion === API_VERSION && kind === "VirtualMachine" && name !== "",
   );
 
-async function ifThere<T>(asked: Promise<T>): Promise<T | undefined> {
+async function ifExists<T>(object: Promise<T>): Promise<T | undefined> {
   try {
-    return await asked;
+    return await object;
   } catch (error) {
     if (error instanceof MissingObject) return undefined;
     throw error;

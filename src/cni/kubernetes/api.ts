@@ -1,4 +1,4 @@
-// What ADD wants to know of Kubernetes, whoever answers.
+// Declares the Kubernetes objects that the plugin reads, and the interface that returns them.
 import type { Labels, OwnerReference } from "../../model/index.ts";
 
 export interface PodContainerPort {
@@ -36,7 +36,7 @@ export interface KubernetesNode {
   readonly spec: { readonly podCIDR?: string; readonly podCIDRs?: readonly string[] };
 }
 
-/** A KubeVirt machine, or an instance of one: what runs while it is on. */
+/** A KubeVirt VirtualMachine or VirtualMachineInstance. The instance exists while the machine runs. */
 export interface KubernetesMachine {
   readonly metadata: {
     readonly name: string;
@@ -46,13 +46,13 @@ export interface KubernetesMachine {
   };
 }
 
-/** Rejects with a `MissingObject` that names the object when there is none. */
+/** Methods reject with `MissingObject` if the object does not exist. */
 export interface KubernetesApi {
   pod(namespace: string, name: string): Promise<KubernetesPod>;
   namespace(name: string): Promise<KubernetesNamespace>;
   node(name: string): Promise<KubernetesNode>;
   machine(namespace: string, name: string): Promise<KubernetesMachine>;
   machineInstance(namespace: string, name: string): Promise<KubernetesMachine>;
-  /** Whether the API answers at all. */
+  /** Resolves if the API server responds. */
   version(): Promise<unknown>;
 }

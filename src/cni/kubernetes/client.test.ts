@@ -1,37 +1,37 @@
 import { expect, test } from "bun:test";
 import type { KubeApi } from "../../datastore/index.ts";
 import { MissingObject } from "../error.ts";
-import { agentKubernetes, readerOf } from "./client.ts";
+import { agentKubeApi, kubernetesReader } from "./client.ts";
 
-test("the agent has its own way to the API when its environment names one, whatever its datastore", () => {
-  expect(agentKubernetes({ DATASTORE_TYPE: "kubernetes", KUBECONFIG: "/etc/agent" })).toBeFunction();
-  expect(agentKubernetes({ ETCD_ENDPOINTS: "http://127.0.0.1:2379", KUBECONFIG: "/etc/agent" })).toBeFunction();
+test("the agent uses the API server of its environment, with any datastore", () => {
+  expect(agentKubeApi({ DATASTORE_TYPE: "kubernetes", KUBECONFIG: "/etc/agent" })).toBeFunction();
+  expect(agentKubeApi({ ETCD_ENDPOINTS: "http://127.0.0.1:2379", KUBECONFIG: "/etc/agent" })).toBeFunction();
 });
 
-test("else the network configuration names it", () => {
-  expect(agentKubernetes({})).toBeUndefined();
-  expect(agentKubernetes({ ETCD_ENDPOINTS: "http://127.0.0.1:2379", HOME: "/root" })).toBeUndefined();
+test("without an API server in its environment, the agent has no own connection", () => {
+  expect(agentKubeApi({})).toBeUndefined();
+  expect(agentKubeApi({ ETCD_ENDPOINTS: "http://127.0.0.1:2379", HOME: "/root" })).toBeUndefined();
 });
 
-test("a kubeconfig that cannot be read is tried again with the next pod", async () => {
-  const open = agentKubernetes({ KUBECONFIG: "/nowhere/kubeconfig" });
+test("a kubeconfig that cannot be read is tried again by the next call", async () => {
+  const open = agentKubeApi({ KUBECONFIG: "/nowhere/kubeconfig" });
   await expect(open?.()).rejects.toThrow("/nowhere/kubeconfig");
   await expect(open?.()).rejects.toThrow("/nowhere/kubeconfig");
 });
 
-test("CI-077 a machine that is not there is told from a server that does not answer, also where KubeVirt is not installed", async () => {
-  const asked: string[] = [];
-  const refusing = (code: number) =>
-    readerOf({
+test("CI-077 a missing machine, also without KubeVirt, is distinguished from other errors of the API server", async () => {
+  const paths: string[] = [];
+  const failing = (code: number) =>
+    kubernetesReader({
       get: async (path: string) => {
-        asked.push(path);
+        paths.push(path);
         throw Object.assign(new Error(`status ${code}`), { code, reason: "" });
       },
     } as unknown as KubeApi);
-  await expect(refusing(404).machineInstance("ns1", "vm1")).rejects.toBeInstanceOf(MissingObject);
-  await expect(refusing(404).machine("ns1", "vm1")).rejects.toThrow('virtualmachines "vm1" not found');
-  await expect(refusing(403).machine("ns1", "vm1")).rejects.not.toBeInstanceOf(MissingObject);
-  expect(asked.slice(0, 2)).toEqual([
+  await expect(failing(404).machineInstance("ns1", "vm1")).rejects.toBeInstanceOf(MissingObject);
+  await expect(failing(404).machine("ns1", "vm1")).rejects.toThrow('virtualmachines "vm1" not found');
+  await expect(failing(403).machine("ns1", "vm1")).rejects.not.toBeInstanceOf(MissingObject);
+  expect(paths.slice(0, 2)).toEqual([
     "/apis/kubevirt.io/v1/namespaces/ns1/virtualmachineinstances/vm1",
     "/apis/kubevirt.io/v1/namespaces/ns1/virtualmachines/vm1",
   ]);

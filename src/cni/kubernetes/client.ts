@@ -1,6 +1,5 @@
-// Reading pods, namespaces and nodes from the Kubernetes API: the plugin with the account the network configuration
-// names, the service with the node agent's own (the plugin's kubeconfig is a file of the host, not of the agent's
-// container).
+// Reads pods, namespaces and nodes from the Kubernetes API. The plugin uses the kubeconfig of the network configuration. The
+// service uses the node agent's own account, because that kubeconfig is a file of the host, not of the agent's container.
 import {
   chooseDatastore,
   configFromEnvironment,
@@ -24,23 +23,23 @@ export async function openKubernetes(conf: NetConf, env: Environment): Promise<K
 
 const AGENT_TIMEOUT_MS = 30_000;
 
-/** The agent's own way to the API, kept open; undefined when its environment names none. */
-export function agentKubernetes(env: Environment): (() => Promise<KubeApi>) | undefined {
-  // Its datastore may be another: pods are in Kubernetes even then.
+/** Returns a function that opens the agent's connection to the API server once; undefined if its environment configures none. */
+export function agentKubeApi(env: Environment): (() => Promise<KubeApi>) | undefined {
+  // Datastore settings are ignored: pods are in Kubernetes even if the datastore is etcd.
   const {
     datastoreType: _t,
     etcdEndpoints: _e,
     etcdDiscoverySrv: _d,
     sqlitePath: _p,
-    ...named
+    ...kubernetesSettings
   } = configFromEnvironment(env);
-  // Nor is a kubeconfig in somebody's home the agent's.
-  const config = chooseDatastore(named, { env: { ...env, HOME: undefined } });
+  // Without HOME, because ~/.kube/config is not the agent's.
+  const config = chooseDatastore(kubernetesSettings, { env: { ...env, HOME: undefined } });
   if (config.type !== "kubernetes") return undefined;
   let opened: Promise<KubeApi> | undefined;
   return () => {
     opened ??= openKubeApi(config, env, { timeoutMs: AGENT_TIMEOUT_MS }).catch((error: unknown) => {
-      opened = undefined; // credentials may come later
+      opened = undefined; // retried by the next call: credentials may be written later
       throw error;
     });
     return opened;
@@ -48,15 +47,15 @@ export function agentKubernetes(env: Environment): (() => Promise<KubeApi>) | un
 }
 
 async function openReader(config: KubernetesConfig, env: Environment, timeoutMs: number): Promise<KubernetesApi> {
-  return readerOf(await openKubeApi(config, env, { timeoutMs }));
+  return kubernetesReader(await openKubeApi(config, env, { timeoutMs }));
 }
 
-export function readerOf(api: KubeApi): KubernetesApi {
+export function kubernetesReader(api: KubeApi): KubernetesApi {
   const get = async <T>(path: string, what: string): Promise<T> => {
     try {
       return (await api.get<KubeObject>(path)) as unknown as T;
     } catch (error) {
-      // Of a kind it does not know a server says no reason.
+      // Only the code is checked: for an unknown kind the server returns no reason.
       const { code } = error as { code?: unknown };
       if (code === 404) throw new MissingObject(INTERNAL, `${what} not found`, undefined, { cause: error });
       throw error;

@@ -1,20 +1,21 @@
-// The kubeconfig the plugin uses when no service answers. It holds a token: root alone may read it.
+// Renders the kubeconfig that the plugin uses if the CNI service does not handle a request. It contains a token, so only root
+// may read the file.
 import { InstallError } from "../install/install-error.ts";
 import type { Environment } from "../request/request.ts";
 
 export interface KubeconfigParts {
   readonly server: string;
-  /** PEM; without one the server is not verified only when that was asked for. */
+  /** PEM; required unless `skipTlsVerify` is set. */
   readonly ca?: string;
   readonly skipTlsVerify: boolean;
   readonly token: string;
 }
 
-/** What stands in it without quotes is one word: nothing else can be said by an address or a token. */
+/** Server and token are written to YAML without quotes, so they must not contain characters with a special meaning. */
 export function renderKubeconfig({ server, ca, skipTlsVerify, token }: KubeconfigParts): string {
   if (!/^https?:\/\/[\w.:[\]%-]+$/.test(server))
-    throw new InstallError(`${JSON.stringify(server)} is no API server's URL`);
-  if (!/^[\w.~+/=-]+$/.test(token)) throw new InstallError("the token for the plugin is none"); // itself it is secret
+    throw new InstallError(`${JSON.stringify(server)} is not a valid URL of an API server`);
+  if (!/^[\w.~+/=-]+$/.test(token)) throw new InstallError("the plugin's token is not valid"); // not shown: it is secret
   const trust = skipTlsVerify
     ? "insecure-skip-tls-verify: true"
     : `certificate-authority-data: "${Buffer.from(ca ?? "").toString("base64")}"`;
@@ -39,7 +40,7 @@ current-context: calico-context
 `;
 }
 
-/** `https://[fd00::1]:443`; nothing outside a pod. */
+/** Returns a URL such as `https://[fd00::1]:443`; undefined outside a pod. */
 export function apiServerUrl(env: Environment): string | undefined {
   const host = env["KUBERNETES_SERVICE_HOST"];
   const port = env["KUBERNETES_SERVICE_PORT"];

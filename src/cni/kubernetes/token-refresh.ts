@@ -1,17 +1,19 @@
-// Tokens for the plugin's account: short-lived, asked from the API server, written to the host before they run out.
+// Renews the token of the plugin's account: requests short-lived tokens from the API server, and writes them to the host before
+// they expire.
 // https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-request-v1/
 import { readFileSync, watch } from "node:fs";
 import { chooseDatastore, type KubeApi, openKubeApi } from "../../datastore/index.ts";
 import type { Logger } from "../../lib/log/log.ts";
 import { delay } from "../../lib/retry.ts";
-import { writePrivately } from "../install/install-files.ts";
+import { writePrivateFile } from "../install/install-files.ts";
 import { apiServerUrl, renderKubeconfig } from "./kubeconfig.ts";
 import type { Environment } from "../request/request.ts";
 
 const ACCOUNT_DIR = "/var/run/secrets/kubernetes.io/serviceaccount";
 const LIFETIME_SECONDS = 24 * 3600;
-const SHORTEST_MS = 5000;
-const SETTLE_MS = 50;
+const MIN_DELAY_MS = 5000;
+/** Time for all files of a rotated service account to be written. */
+const ROTATION_DELAY_MS = 50;
 
 export interface IssuedToken {
   readonly token: string;
@@ -23,8 +25,8 @@ export interface IssuedToken {
  * (ValidatingAdmissionPolicy calico-own-node-blocks and others). Returns undefined if there is no such account; the caller then
  * uses the pod's own token.
  */
-export async function requestToken(env: Environment, log: Logger, given?: KubeApi): Promise<IssuedToken | undefined> {
-  const api = given ?? (await openOwnApi(env));
+export async function requestToken(env: Environment, log: Logger, openApi?: KubeApi): Promise<IssuedToken | undefined> {
+  const api = openApi ?? (await openPodApi(env));
   const account = env["CALICO_CNI_SERVICE_ACCOUNT"] || "calico-cni-plugin";
   const namespace = readAccountFile("namespace") ?? "kube-system";
   const node = env["CALICO_K8S_NODE_REF"] || env["KUBERNETES_NODE_NAME"] || env["NODENAME"];
@@ -49,33 +51,39 @@ export async function requestToken(env: Environment, log: Logger, given?: KubeAp
       } catch (error) {
         // 400: Kubernetes before 1.31. 404: no such node (or no such account; the request below reports that).
         if (![400, 404].includes((error as { code?: number }).code ?? 0)) throw error;
-        log.warn("The API server binds no token to this node; the CNI plugin may write only through calico-node", {
-          node,
-          error,
-        });
+        log.warn(
+          "the API server cannot bind the token to this node; the CNI plugin can write only through calico-node",
+          {
+            node,
+            error,
+          },
+        );
       }
     return await request({});
   } catch (error) {
     if ((error as { code?: unknown }).code !== 404) throw error;
-    log.warn("There is no token request for the plugin's account; using the pod's own token", { account, namespace });
+    log.warn("the plugin's service account does not exist; using the pod's own token", { account, namespace });
     return undefined;
   } finally {
-    if (given === undefined) api.close();
+    if (openApi === undefined) api.close();
   }
 }
 
-async function openOwnApi(env: Environment): Promise<KubeApi> {
+async function openPodApi(env: Environment): Promise<KubeApi> {
   const config = chooseDatastore({ datastoreType: "kubernetes" }, { env });
   if (config.type !== "kubernetes") throw new Error("not in a pod");
   return openKubeApi(config, env);
 }
 
-/** When to ask again: after a quarter of what is left, plus up to as much again, so that a cluster does not march in step. */
+/**
+ * Returns the delay before the next request: a quarter of the remaining lifetime, plus a random part of the same length, so that
+ * the nodes of a cluster do not send their requests at the same time.
+ */
 export function nextRefreshMs(
   remainingMs: number,
   options: { readonly intervalMs?: number; readonly random: () => number },
 ): number {
-  const base = Math.max(SHORTEST_MS, options.intervalMs ?? remainingMs / 4);
+  const base = Math.max(MIN_DELAY_MS, options.intervalMs ?? remainingMs / 4);
   return base * (1 + options.random());
 }
 
@@ -91,7 +99,7 @@ export interface TokenRefreshOptions {
   readonly api?: KubeApi;
 }
 
-/** Keeps the host's kubeconfig usable until the signal. A failure is tried again soon; the old token still serves. */
+/** Renews the token in the host's kubeconfig until `signal` aborts. Failures are retried; the old token is valid meanwhile. */
 export async function keepTokenFresh(options: TokenRefreshOptions): Promise<void> {
   const { env, log, signal } = options;
   const random = options.random ?? Math.random;
@@ -102,37 +110,37 @@ export async function keepTokenFresh(options: TokenRefreshOptions): Promise<void
   const seconds = Number(env["CNI_TOKEN_REFRESH_INTERVAL"]?.replace(/s$/, ""));
   const interval = Number.isFinite(seconds) && seconds > 0 ? { intervalMs: seconds * 1000 } : {};
   while (!signal.aborted) {
-    let waitMs: number;
+    let delayMs: number;
     try {
       const issued = await requestToken(env, log, options.api);
       const token = issued?.token ?? readAccountFile("token", directory) ?? "";
       const ca = readAccountFile("ca.crt", directory);
       const skipTlsVerify = env["SKIP_TLS_VERIFY"] === "true";
-      writePrivately(options.path, renderKubeconfig({ server, skipTlsVerify, token, ca }));
-      log.info("Wrote a fresh token for the CNI plugin", { path: options.path });
+      writePrivateFile(options.path, renderKubeconfig({ server, skipTlsVerify, token, ca }));
+      log.info("wrote a new token for the CNI plugin", { path: options.path });
       const remaining = issued === undefined ? LIFETIME_SECONDS * 1000 : issued.expiresAtMs - now();
-      waitMs = nextRefreshMs(remaining, { ...interval, random });
+      delayMs = nextRefreshMs(remaining, { ...interval, random });
     } catch (error) {
-      log.warn("Could not refresh the CNI plugin's token; trying again", { error });
-      waitMs = SHORTEST_MS * (1 + random());
+      log.warn("could not renew the CNI plugin's token, retrying", { error });
+      delayMs = MIN_DELAY_MS * (1 + random());
     }
-    await waitOrRotation(waitMs, directory, signal);
+    await delayOrRotation(delayMs, directory, signal);
   }
 }
 
-/** Ends early when the projected token directory changes: our own account was rotated. */
-async function waitOrRotation(ms: number, directory: string, signal: AbortSignal): Promise<void> {
+/** Ends early if the projected token directory changes, because the pod's own token was rotated. */
+async function delayOrRotation(ms: number, directory: string, signal: AbortSignal): Promise<void> {
   const rotated = new AbortController();
   let watcher: ReturnType<typeof watch> | undefined;
   try {
     watcher = watch(directory, () => rotated.abort());
   } catch {
-    // not in a pod: only time brings a new token
+    // not in a pod: there is no directory to watch
   }
   try {
     await delay(ms, AbortSignal.any([signal, rotated.signal]));
   } catch {
-    if (!signal.aborted) await delay(SETTLE_MS);
+    if (!signal.aborted) await delay(ROTATION_DELAY_MS);
   } finally {
     watcher?.close();
   }

@@ -1,6 +1,6 @@
 import { describe, expect, test } from "bun:test";
 import { CniError } from "../error.ts";
-import { parsePodWishes } from "./annotations.ts";
+import { parsePodOptions } from "./annotations.ts";
 
 describe("of an annotation of 256 kB, an error contains at most 200 characters", () => {
   const long = "x".repeat(256 * 1024);
@@ -14,7 +14,7 @@ describe("of an annotation of 256 kB, an error contains at most 200 characters",
   ] as const;
   for (const [name, text] of cases)
     test(`${name}: ${text.slice(0, 4)}…`, () => {
-      const parse = () => parsePodWishes({ [`cni.projectcalico.org/${name}`]: text });
+      const parse = () => parsePodOptions({ [`cni.projectcalico.org/${name}`]: text });
       expect(parse).toThrow(CniError);
       expect(parse).toThrow(/^[^]{1,400}$/);
     });

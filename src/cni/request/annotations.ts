@@ -1,4 +1,4 @@
-// What a pod or its namespace asks of the network by annotation. The pod's word comes before its namespace's.
+// Parses the annotations of a pod and its namespace that set network options. The pod's annotations take precedence.
 import {
   type Cidr,
   type IpAddress,
@@ -14,17 +14,17 @@ import type { IpamSettings } from "./net-conf.ts";
 
 const PREFIX = "cni.projectcalico.org/";
 
-export interface PodWishes {
-  /** Exactly these addresses, out of IPAM. */
+export interface PodOptions {
+  /** Assign exactly these addresses through IPAM. */
   readonly ipAddrs?: readonly IpAddress[];
-  /** Exactly these, which IPAM does not know. */
+  /** Use exactly these addresses, without IPAM. */
   readonly ipAddrsNoIpam?: readonly IpAddress[];
   readonly floatingIps?: readonly IpAddress[];
   readonly hwAddr?: string;
   readonly allowedSourcePrefixes?: readonly Cidr[];
 }
 
-export function parsePodWishes(annotations: Labels): PodWishes {
+export function parsePodOptions(annotations: Labels): PodOptions {
   const ipAddrs = addressList(annotations, "ipAddrs");
   const ipAddrsNoIpam = addressList(annotations, "ipAddrsNoIpam");
   if (ipAddrs !== undefined && ipAddrsNoIpam !== undefined)
@@ -41,8 +41,8 @@ export function parsePodWishes(annotations: Labels): PodWishes {
   };
 }
 
-/** The IPAM settings with what pod and namespace say about pools and families. */
-export function withWishes(settings: IpamSettings, pod: Labels, namespace: Labels): IpamSettings {
+/** Returns the IPAM settings, with pools and families overridden by annotations. */
+export function withAnnotations(settings: IpamSettings, pod: Labels, namespace: Labels): IpamSettings {
   const choose = (name: string) => textList(pod, name) ?? textList(namespace, name);
   const families = choose("ipFamilies");
   if (families?.some((family) => family !== "IPv4" && family !== "IPv6") || families?.length === 0)
@@ -58,7 +58,7 @@ export function withWishes(settings: IpamSettings, pod: Labels, namespace: Label
   };
 }
 
-/** At most one address of each family. */
+/** @throws CniError if there is more than one address of a family */
 function addressList(annotations: Labels, name: string): readonly IpAddress[] | undefined {
   const list = textList(annotations, name);
   if (list === undefined) return undefined;

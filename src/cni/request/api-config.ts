@@ -1,16 +1,16 @@
-// How to reach the datastore and the Kubernetes API: what the network configuration says, over the environment.
+// Determines how to connect to the datastore and the Kubernetes API, from the network configuration and the environment.
 import { type ApiConfig, configFromEnvironment } from "../../datastore/index.ts";
 import type { NetConf } from "./net-conf.ts";
 import type { Environment } from "./request.ts";
 
-/** Whether commands of this network read pods and namespaces from the Kubernetes API. */
+/** True if commands of this network read pods and namespaces from the Kubernetes API. */
 export const usesKubernetesApi = (conf: NetConf): boolean =>
   conf.policy.type === "k8s" || conf.kubernetes.kubeconfig !== "";
 
-/** The configuration's own words come before the environment's. */
+/** Settings of the network configuration take precedence over the environment. */
 export function apiConfig(conf: NetConf, env: Environment): ApiConfig {
   const { datastore, kubernetes, policy } = conf;
-  const said = {
+  const configured = {
     datastoreType: datastore.type,
     sqlitePath: datastore.sqlitePath,
     etcdEndpoints: datastore.etcdEndpoints,
@@ -26,10 +26,10 @@ export function apiConfig(conf: NetConf, env: Environment): ApiConfig {
     k8sCAFile: policy.k8sCertificateAuthority,
     calicoAPIGroup: datastore.calicoApiGroup,
   };
-  const given = Object.fromEntries(Object.entries(said).filter(([, value]) => value !== ""));
+  const notEmpty = Object.fromEntries(Object.entries(configured).filter(([, value]) => value !== ""));
   return {
     ...configFromEnvironment(env),
-    ...given,
+    ...notEmpty,
     ...(datastore.qps > 0 ? { k8sClientQPS: datastore.qps } : {}),
     ...(datastore.burst > 0 ? { k8sClientBurst: datastore.burst } : {}),
   };

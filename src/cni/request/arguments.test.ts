@@ -10,7 +10,7 @@ test("CI-007 pod, namespace and requested address are read", () =>
     ),
   ).toEqual({ podNamespace: "ns1", podName: "p1", ip: parseAddress("10.0.0.9") }));
 
-test("CI-007 calico forgives what it does not know, calico-ipam only when told to", () => {
+test("CI-007 calico ignores unknown arguments, calico-ipam only with IgnoreUnknown", () => {
   expect(parseCniArguments("FOO=bar", true)).toEqual({});
   expect(() => parseCniArguments("FOO=bar", false)).toThrow('ARGS: unknown args ["FOO=bar"]');
   expect(parseCniArguments("IgnoreUnknown=1;FOO=bar", false)).toEqual({});
@@ -19,19 +19,20 @@ test("CI-007 calico forgives what it does not know, calico-ipam only when told t
 });
 
 const broken = [
-  { text: "FOO", says: 'ARGS: invalid pair "FOO"' },
-  { text: "A=b=c", says: 'ARGS: invalid pair "A=b=c"' },
-  { text: "A=b;", says: 'ARGS: invalid pair ""' },
-  { text: "IgnoreUnknown=maybe", says: "want 1, true, 0 or false" },
-  { text: "IP=foo", says: "invalid IP address: foo" },
+  { text: "FOO", message: 'ARGS: invalid pair "FOO"' },
+  { text: "A=b=c", message: 'ARGS: invalid pair "A=b=c"' },
+  { text: "A=b;", message: 'ARGS: invalid pair ""' },
+  { text: "IgnoreUnknown=maybe", message: "want 1, true, 0 or false" },
+  { text: "IP=foo", message: "invalid IP address: foo" },
 ];
-for (const { text, says } of broken)
-  test(`CI-007 ${text} is refused even where unknown arguments are forgiven`, () =>
-    expect(() => parseCniArguments(text, true)).toThrow(says));
+for (const { text, message } of broken)
+  test(`CI-007 ${text} is rejected even if unknown arguments are ignored`, () =>
+    expect(() => parseCniArguments(text, true)).toThrow(message));
 
-test("CI-007 empty values count as absent", () => expect(parseCniArguments("K8S_POD_NAME=;IP=", false)).toEqual({}));
+test("CI-007 empty values are treated as missing", () =>
+  expect(parseCniArguments("K8S_POD_NAME=;IP=", false)).toEqual({}));
 
-test("CI-007 who only gives out addresses does not know a pod", () => {
+test("CI-007 the address arguments do not include the pod's name", () => {
   expect(() => parseCniArguments("K8S_POD_NAME=p1", false, ADDRESS_ARGUMENTS)).toThrow("ARGS: unknown args");
   expect(parseCniArguments("IgnoreUnknown=1;K8S_POD_NAME=p1", false, ADDRESS_ARGUMENTS)).toEqual({ podName: "p1" });
 });

@@ -1,21 +1,21 @@
-// CNI_ARGS: `K=V;K=V`. Values are checked here once; nothing of them becomes a path or a command.
+// Parses CNI_ARGS, `K=V;K=V`. Values are validated here once; none of them becomes a path or a command.
 import { type IpAddress, tryParseAddress } from "../../lib/ip/ip.ts";
 import { CniError, INTERNAL } from "../error.ts";
 
 export interface CniArguments {
   readonly podName?: string;
   readonly podNamespace?: string;
-  /** Which life of the pod: runtimes say so to whoever ignores what it does not know. */
+  /** Runtimes set it only together with IgnoreUnknown. */
   readonly podUid?: string;
-  /** An address asked for by name. */
+  /** Assign exactly this address. */
   readonly ip?: IpAddress;
   /** A namespace for endpoints of the `cni` orchestrator. */
   readonly testNamespace?: string;
 }
 
-/** What a command that is about addresses alone has a use for. */
+/** Keys that `calico-ipam` ADD accepts. */
 export const ADDRESS_ARGUMENTS: readonly string[] = ["IgnoreUnknown", "IP"];
-/** What a command that must know its workload has. */
+/** Keys that all other commands accept. */
 export const WORKLOAD_ARGUMENTS: readonly string[] = [
   ...ADDRESS_ARGUMENTS,
   "K8S_POD_NAME",
@@ -23,7 +23,7 @@ export const WORKLOAD_ARGUMENTS: readonly string[] = [
   "K8S_POD_INFRA_CONTAINER_ID",
 ];
 
-/** @param ignoreUnknown whether keys that are not `known` are fine; `IgnoreUnknown` among them has the last word */
+/** @param ignoreUnknown whether keys that are not `known` are accepted; the key `IgnoreUnknown` overrides it */
 export function parseCniArguments(
   text: string,
   ignoreUnknown: boolean,

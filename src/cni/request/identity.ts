@@ -1,4 +1,4 @@
-// Who the endpoint is: for Kubernetes its pod, for any other runtime its container.
+// Identifies the endpoint of a request: by pod for Kubernetes, by container for other runtimes.
 import type { WorkloadNameFields } from "../../model/index.ts";
 import type { NetConf } from "./net-conf.ts";
 import { nodeName } from "./node-files.ts";
@@ -28,31 +28,28 @@ export function identify(request: CniRequest, conf: NetConf): EndpointIdentity {
   };
 }
 
-/**
- * Whether the pod may run a virtual machine: KubeVirt names all that do so. Told without a question, so that no other pod
- * costs one.
- */
+/** True if the pod may run a virtual machine. KubeVirt gives all its pods this prefix, so no API call is needed for other pods. */
 export const mayRunVirtualMachine = ({ orchestrator, pod }: EndpointIdentity): boolean =>
   orchestrator === "k8s" && pod.startsWith("virt-launcher-");
 
-/** What the endpoint's name is built from. */
+/** Returns the fields that the endpoint's name consists of. */
 export function nameFields(identity: EndpointIdentity): WorkloadNameFields {
   const { node, orchestrator, pod, containerId, endpoint } = identity;
   return { node, orchestrator, pod, containerID: containerId, endpoint };
 }
 
-/** The host's end of the wire: the same for the same pod, whatever its container. */
+/** Returns the name of the host's interface. It depends on the pod, not on its container. */
 export function hostInterfaceName(identity: EndpointIdentity, prefix: string): string {
   if (identity.orchestrator === "cni") return `cali${identity.containerId.slice(0, 11)}`;
-  // The runtime's own hasher: loading node:crypto takes longer than all else of a pod's identity.
+  // Bun's hasher, because loading node:crypto takes longer than the rest of this file.
   const hash = new Bun.CryptoHasher("sha1").update(`${identity.namespace}.${identity.pod}`).digest("hex");
   return prefix + hash.slice(0, 11);
 }
 
 /**
- * A name for the host's end of the wire if another workload has the one above. Nobody can compute it before the container
- * runtime has chosen the container's ID.
- * @param attempt counts the names that were tried
+ * Returns a name for the host's interface if another workload has the usual one. The name cannot be computed before the
+ * container runtime has chosen the container's ID.
+ * @param attempt number of the attempt; each gives another name
  */
 export function alternativeInterfaceName(identity: EndpointIdentity, prefix: string, attempt: number): string {
   const { orchestrator, containerId, namespace, pod } = identity;

@@ -1,10 +1,10 @@
-// Labels that Mesos hands over in `args`, made fit to be labels.
+// Converts the labels that Mesos passes in `args` to valid label keys and values.
 import type { Labels } from "../../model/index.ts";
 import type { NetConf } from "./net-conf.ts";
 
 const NAMESPACE_LABEL = "projectcalico.org/namespace";
 
-/** Labels of the task, and the namespace one of them may name. */
+/** Returns the labels of the task, and the namespace if one of the labels sets it. */
 export function mesosLabels(conf: NetConf): { readonly labels: Labels; readonly namespace?: string } {
   const labels: Record<string, string> = {};
   let namespace: string | undefined;
@@ -15,7 +15,7 @@ export function mesosLabels(conf: NetConf): { readonly labels: Labels; readonly 
   return namespace === undefined ? { labels } : { labels, namespace };
 }
 
-/** `/` becomes a dot, other runs that may not stand there a dash; dots and dashes in a row shrink; ends are trimmed. */
+/** Replaces `/` by a dot and other invalid characters by a dash, merges dots and dashes around a dot, and trims both ends. */
 function sanitise(text: string): string {
   return text
     .replaceAll("/", ".")

@@ -15,7 +15,7 @@ test("CI-008 defaults of a minimal configuration", () =>
     datastoreTimeoutSeconds: 10,
   }));
 
-test("CI-008 keys are matched whatever their case, unknown ones are left alone, null counts as absent", () => {
+test("CI-008 keys are matched without regard to case, unknown ones are ignored, null is treated as missing", () => {
   const conf = parseNetConf({
     name: "n",
     NodeName: "a",
@@ -26,7 +26,7 @@ test("CI-008 keys are matched whatever their case, unknown ones are left alone, 
   expect(conf).toMatchObject({ nodename: "a", mtu: 0, ipam: { type: "calico-ipam", assignIpv6: true } });
 });
 
-test("CI-008 families are told by the texts true and false alone", () => {
+test("CI-008 only the strings true and false select the families", () => {
   const families = (v4: string, v6: string) => {
     const { assignIpv4, assignIpv6 } = parseNetConf({ name: "n", ipam: { assign_ipv4: v4, assign_ipv6: v6 } }).ipam;
     return [assignIpv4, assignIpv6];
@@ -39,29 +39,29 @@ test("CI-008 families are told by the texts true and false alone", () => {
 });
 
 const wrong = [
-  { config: { mtu: "big" }, says: "mtu: want an integer" },
-  { config: { ipam: "calico-ipam" }, says: "ipam: want an object" },
-  { config: { ipam: { ipv4_pools: "p" } }, says: "ipam.ipv4_pools: want a list of texts" },
+  { config: { mtu: "big" }, message: "mtu: want an integer" },
+  { config: { ipam: "calico-ipam" }, message: "ipam: want an object" },
+  { config: { ipam: { ipv4_pools: "p" } }, message: "ipam.ipv4_pools: want a list of texts" },
   {
     config: { container_settings: { allow_ip_forwarding: "yes" } },
-    says: "container_settings.allow_ip_forwarding: want true or false",
+    message: "container_settings.allow_ip_forwarding: want true or false",
   },
-  { config: { nodename: 5 }, says: "nodename: want text" },
-  { config: { datastore_timeout_seconds: -1 }, says: "datastore_timeout_seconds: want 1 to 86400 seconds, got -1" },
-  { config: { datastore_timeout_seconds: 9_999_999 }, says: "datastore_timeout_seconds: want 1 to 86400 seconds" },
+  { config: { nodename: 5 }, message: "nodename: want text" },
+  { config: { datastore_timeout_seconds: -1 }, message: "datastore_timeout_seconds: want 1 to 86400 seconds, got -1" },
+  { config: { datastore_timeout_seconds: 9_999_999 }, message: "datastore_timeout_seconds: want 1 to 86400 seconds" },
 ];
-for (const { config, says } of wrong)
-  test(`CI-008 a wrong type is named: ${says}`, () =>
-    expect(() => parseNetConf({ name: "n", ...config })).toThrow(says));
+for (const { config, message } of wrong)
+  test(`CI-008 a wrong type is rejected: ${message}`, () =>
+    expect(() => parseNetConf({ name: "n", ...config })).toThrow(message));
 
 const secretive = [{ policy: { k8s_auth_token: ["s3cret"] } }, { policy: ["s3cret"] }, { etcd_endpoints: ["s3cret"] }];
 for (const config of secretive)
-  test(`CI-008 what may hold a secret is not shown when it is of a wrong type: ${Object.keys(config)[0]}`, () => {
+  test(`CI-008 the error for a wrong type does not show a value that may be secret: ${Object.keys(config)[0]}`, () => {
     const parse = () => parseNetConf({ name: "n", ...config });
     expect(parse).toThrow(/want (text|an object)$/);
   });
 
-test("CI-008 the configuration's datastore comes before the environment's", () => {
+test("CI-008 the configuration's datastore overrides the environment's", () => {
   const conf = parseNetConf({ name: "n", datastore_type: "etcdv3", etcd_endpoints: "http://a:2379" });
   const env = {
     ETCD_ENDPOINTS: "http://b:2379",
@@ -77,7 +77,7 @@ test("CI-008 the configuration's datastore comes before the environment's", () =
   expect(apiConfig(parseNetConf({ name: "n" }), env)).toMatchObject({ etcdEndpoints: "http://b:2379" });
 });
 
-test("CI-008 the old etcd_authority and the embedded datastore's path are understood", () => {
+test("CI-008 the deprecated etcd_authority and the path of the SQLite datastore are read", () => {
   const old = parseNetConf({ name: "n", etcd_authority: "10.0.0.1:2379", etcd_scheme: "https" });
   expect(old.datastore.etcdEndpoints).toBe("https://10.0.0.1:2379");
   expect(apiConfig(parseNetConf({ name: "n", datastore_type: "sqlite", sqlite_path: "/x.db" }), {})).toEqual({
@@ -86,7 +86,7 @@ test("CI-008 the old etcd_authority and the embedded datastore's path are unders
   });
 });
 
-test("CI-012 client limits and API group reach the client", () => {
+test("CI-012 client rate limits and API group are passed to the client", () => {
   const conf = parseNetConf({
     name: "n",
     qps: 50,
@@ -100,11 +100,11 @@ test("CI-012 client limits and API group reach the client", () => {
     calicoAPIGroup: "projectcalico.org/v3",
   });
   expect(conf.numQueues).toBe(4);
-  // One where none is named: the kernel would give as many as there are processors.
+  // The default is 1; the kernel's default is one queue per CPU.
   for (const num_queues of [undefined, 0, -2]) expect(parseNetConf({ name: "n", num_queues }).numQueues).toBe(1);
 });
 
-test("CI-008 the API root is cut where the API begins, and the kubernetes section wins", () => {
+test("CI-008 the API root is truncated before /api/, and the kubernetes section takes precedence", () => {
   const root = (config: object) => apiConfig(parseNetConf({ name: "n", ...config }), {}).k8sAPIEndpoint;
   expect(root({ policy: { k8s_api_root: "https://k:6443/api/v1/" } })).toBe("https://k:6443");
   expect(root({ policy: { k8s_api_root: "https://k" }, kubernetes: { k8s_api_root: "https://other" } })).toBe(

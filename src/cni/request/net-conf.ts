@@ -1,5 +1,5 @@
-// The network configuration: every key we know, with its type and default, declared once. Keys are matched without
-// regard to case, as the original's decoder does; what is unknown is left alone and handed on to the IPAM plugin.
+// Parses the network configuration: declares every supported key with its type and default. Keys are matched without regard
+// to case, as in Calico. Unknown keys are ignored here, and passed on to the IPAM plugin.
 import { CniError, INTERNAL } from "../error.ts";
 import type { JsonObject } from "./request.ts";
 
@@ -14,7 +14,7 @@ export interface NetConf {
   readonly nodenameFileOptional: boolean;
   /** The old name of `nodename`. */
   readonly hostname: string;
-  /** 0: from the file the node agent writes, else the kernel's default. */
+  /** 0 selects the MTU in the file that the node agent writes; without the file, the kernel's default. */
   readonly mtu: number;
   readonly requireMtuFile: boolean;
   readonly numQueues: number;
@@ -30,7 +30,7 @@ export interface NetConf {
   readonly log: LogSettings;
   readonly dataplaneOptions: JsonObject | undefined;
   readonly mesosLabels: readonly { readonly key: string; readonly value: string }[];
-  /** How long the datastore may take to answer. */
+  /** Time limit for all datastore calls of a request. */
   readonly datastoreTimeoutSeconds: number;
 }
 
@@ -144,7 +144,7 @@ export function parseNetConf(config: JsonObject): NetConf {
   };
 }
 
-/** `etcd_authority` and `etcd_scheme` are older than `etcd_endpoints` and still found on disks. */
+/** `etcd_authority` and `etcd_scheme` are the deprecated form of `etcd_endpoints`. */
 function etcdEndpoints(top: Reader): string {
   const authority = top.text("etcd_authority");
   return top.text("etcd_endpoints") || (authority === "" ? "" : `${top.text("etcd_scheme") || "http"}://${authority}`);
@@ -155,12 +155,11 @@ function mesosLabels(top: Reader): { key: string; value: string }[] {
   return labels.objects("labels").map((label) => ({ key: label.text("key"), value: label.text("value") }));
 }
 
-/** How long a service that a call has started waits for the next: pods come and go together. */
 const DAY_SECONDS = 24 * 3600;
-/** May hold a token or a password: not shown, whatever it is. */
-const SECRETIVE: ReadonlySet<string> = new Set(["policy", "k8s_auth_token", "etcd_endpoints"]);
+/** Values of these keys may contain a token or a password, so error messages do not show them. */
+const SECRET_KEYS: ReadonlySet<string> = new Set(["policy", "k8s_auth_token", "etcd_endpoints"]);
 
-/** Reads fields of one object; a wrong type is named with its full path. */
+/** Reads the fields of one object. An error for a wrong type contains the full path of the field. */
 class Reader {
   readonly #fields = new Map<string, unknown>();
   readonly #path: string;
@@ -191,10 +190,9 @@ class Reader {
     if (typeof value !== "number" || !Number.isSafeInteger(value)) throw this.#wrong(name, "an integer", value);
     return value;
   }
-  /** A time that a timer can keep. */
-  seconds(name: string, most: number): number {
+  seconds(name: string, max: number): number {
     const value = this.integer(name);
-    if (value < 0 || value > most) throw this.#wrong(name, `1 to ${most} seconds`, value);
+    if (value < 0 || value > max) throw this.#wrong(name, `1 to ${max} seconds`, value);
     return value;
   }
   texts(name: string): readonly string[] {
@@ -206,7 +204,7 @@ class Reader {
   object(name: string): Reader {
     return new Reader(this.#asObject(name, this.raw(name) ?? {}), `${this.#path}${name}.`);
   }
-  /** As it came. */
+  /** Returns the object unchanged. */
   json(name: string): JsonObject {
     return this.#asObject(name, this.raw(name));
   }
@@ -222,9 +220,9 @@ class Reader {
     return value as JsonObject;
   }
   #wrong(name: string, wanted: string, value: unknown): CniError {
-    const isGroup = typeof value === "object" && value !== null; // and may hold a secret in one of its fields
+    const isGroup = typeof value === "object" && value !== null; // not shown: a field may contain a secret
     const given = Array.isArray(value) ? "a list" : isGroup ? "an object" : JSON.stringify(value).slice(0, 60);
-    const shown = SECRETIVE.has(name) ? "" : `, got ${given}`;
+    const shown = SECRET_KEYS.has(name) ? "" : `, got ${given}`;
     return new CniError(INTERNAL, `failed to load netconf: ${this.#path}${name}: want ${wanted}${shown}`);
   }
 }

@@ -1,4 +1,4 @@
-// What the node agent leaves on disk for us: the node's name and the MTU its encapsulation allows.
+// Reads the files that the node agent writes for the plugin: the node's name, and the MTU that the encapsulation allows.
 import { readFileSync, statSync } from "node:fs";
 import { readFileIfExists } from "../../lib/files/replace-file.ts";
 import { CniError, INTERNAL } from "../error.ts";
@@ -7,7 +7,7 @@ import type { NetConf } from "./net-conf.ts";
 const MTU_FILE = "/var/lib/calico/mtu";
 export const NODENAME_FILE = "/var/lib/calico/nodename";
 
-/** Without the node's name file the agent has not started here: a pod now would get no policy. */
+/** Without this file the node agent has not started yet, and a pod would get no policy. */
 export function checkNodenameFile(conf: NetConf): void {
   if (conf.nodenameFileOptional) return;
   try {
@@ -20,7 +20,7 @@ export function checkNodenameFile(conf: NetConf): void {
   }
 }
 
-/** Configured, else from the file, else the machine's own. */
+/** Returns the configured node name, or that in the file, or the configured host name, or the kernel's host name. */
 export function nodeName(conf: NetConf): string {
   if (conf.nodename !== "") return conf.nodename;
   const fromFile = readFileIfExists(conf.nodenameFile);
@@ -29,7 +29,7 @@ export function nodeName(conf: NetConf): string {
   return readFileSync("/proc/sys/kernel/hostname", "utf8").trim().toLowerCase();
 }
 
-/** 0 when nobody says. */
+/** Returns 0 if neither the configuration nor the file sets an MTU. */
 export function linkMtu(conf: NetConf, file = MTU_FILE): number {
   const text = readFileIfExists(file);
   if (text === undefined) {
@@ -37,10 +37,13 @@ export function linkMtu(conf: NetConf, file = MTU_FILE): number {
       throw new CniError(INTERNAL, `${file} is missing and require_mtu_file is set: is the node agent running?`);
     return conf.mtu;
   }
-  // Also when it is not needed: a file the agent cannot have written means that something is wrong with this node.
+  // Validated even if it is not used, because invalid content shows that something is wrong with this node.
   const trimmed = text.trim();
   if (!/^\+?\d+$/.test(trimmed))
-    throw new CniError(INTERNAL, `${file}: ${JSON.stringify(trimmed.slice(0, 40))} is no MTU; want a number like 1450`);
+    throw new CniError(
+      INTERNAL,
+      `${file}: ${JSON.stringify(trimmed.slice(0, 40))} is not an MTU; want a number like 1450`,
+    );
   return conf.mtu !== 0 ? conf.mtu : Number(trimmed);
 }
 

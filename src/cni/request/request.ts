@@ -1,5 +1,5 @@
-// One call of the plugin: what the runtime said by environment and standard input, checked in the order the field's
-// own library checks it. https://www.cni.dev/docs/spec/#parameters
+// Parses a call of the plugin from environment and standard input. Checks are in the same order as in the CNI project's
+// `skel` library, so that the same error is reported first. https://www.cni.dev/docs/spec/#parameters
 import { ADDRESS_ARGUMENTS, type CniArguments, parseCniArguments, WORKLOAD_ARGUMENTS } from "./arguments.ts";
 import { CniError, DECODING_FAILURE, INCOMPATIBLE_VERSION, INVALID_CONFIG, INVALID_ENVIRONMENT } from "../error.ts";
 
@@ -12,26 +12,26 @@ export type JsonObject = Readonly<Record<string, unknown>>;
 
 export interface CniRequest {
   readonly command: CniCommand;
-  /** Empty where the command needs none. */
+  /** May be empty for STATUS, GC and VERSION. */
   readonly containerId: string;
-  /** Path of the network namespace; empty when a DEL came without. */
+  /** Path of the network namespace; may be empty for DEL. */
   readonly netns: string;
   readonly ifName: string;
-  /** Where other plugins lie. */
+  /** CNI_PATH: directories of other plugins. */
   readonly path: string;
   readonly args: CniArguments;
-  /** CNI_ARGS as it came, for plugins we call. */
+  /** CNI_ARGS unchanged, for IPAM plugins that are called. */
   readonly argsText: string;
   readonly netnsOverride: boolean;
   readonly interfacePrefix: string;
   readonly config: JsonObject;
   readonly cniVersion: CniVersion;
-  /** Who asks: `calico` forgives arguments it does not know, `calico-ipam` does not. */
+  /** `calico` ignores unknown arguments, `calico-ipam` rejects them. */
   readonly program: CniProgram;
 }
 export type CniProgram = "calico" | "calico-ipam";
 
-/** Which variables each command cannot do without. */
+/** The required environment variables of each command. */
 const REQUIRED: Readonly<Record<Exclude<CniCommand, "VERSION">, readonly string[]>> = {
   ADD: ["CNI_CONTAINERID", "CNI_NETNS", "CNI_IFNAME", "CNI_PATH"],
   DEL: ["CNI_CONTAINERID", "CNI_IFNAME", "CNI_PATH"],
@@ -55,7 +55,7 @@ export function parseRequest(program: CniProgram, env: Environment, stdin: strin
   const config = parseConfig(stdin);
   const { containerId, ifName } = checkNames(command, env);
   checkNetworkName(textField(config, "name"));
-  // Without a version each program answers in another of the two that have the same form.
+  // Calico's defaults. Both versions have the same result format.
   const unversioned = program === "calico" ? "0.2.0" : "0.1.0";
   const cniVersion = checkVersion(command, textField(config, "cniVersion") || unversioned);
   const argsText = env["CNI_ARGS"] ?? "";
@@ -79,7 +79,7 @@ export function parseRequest(program: CniProgram, env: Environment, stdin: strin
 function parseConfig(stdin: string): JsonObject {
   let config: unknown;
   try {
-    config = JSON.parse(stdin) ?? {}; // null is a configuration in which everything is missing
+    config = JSON.parse(stdin) ?? {}; // null is an empty configuration, as in Go
   } catch (error) {
     const reason = stdin.trim() === "" ? "standard input is empty" : withoutQuotes((error as Error).message);
     throw new CniError(DECODING_FAILURE, `error unmarshall network config: ${reason}`);
@@ -89,10 +89,10 @@ function parseConfig(stdin: string): JsonObject {
   return config as JsonObject;
 }
 
-/** The parser quotes what it does not expect, which may be a part of a token. */
+/** Removes the part of the input that the parser quotes, because it may contain a part of a token. */
 const withoutQuotes = (message: string): string => message.replace(/\s*["'].*$/s, "");
 
-/** Found without regard to case like every key, the last one counting; absent and null are the empty text. */
+/** Keys are matched without regard to case; the last one applies, as in Go. A missing or null value is empty. */
 function textField(config: JsonObject, name: string): string {
   const lower = name.toLowerCase();
   const [, value = ""] = Object.entries(config).findLast(([key]) => key.toLowerCase() === lower) ?? [];

@@ -22,7 +22,7 @@ for (const version of ["0.1.0", "0.2.0"] as const)
     }));
 
 for (const version of ["0.3.0", "0.3.1", "0.4.0"] as const)
-  test(`CI-003 ${version} names the family of each address and has no MTU`, () =>
+  test(`CI-003 ${version} contains the family of each address and no MTU`, () =>
     expect(renderResult(result, version)).toEqual({
       cniVersion: version,
       interfaces: [{ name: "cali1" }, { name: "eth0", mac: "0a:00:00:00:00:01", sandbox: "/run/netns/p" }],
@@ -35,7 +35,7 @@ for (const version of ["0.3.0", "0.3.1", "0.4.0"] as const)
     }));
 
 for (const version of ["1.0.0", "1.1.0"] as const)
-  test(`CI-004 ${version} tells the MTU, no family, and no empty dns`, () =>
+  test(`CI-004 ${version} contains the MTU, no family and no empty dns`, () =>
     expect(renderResult(result, version)).toEqual({
       cniVersion: version,
       interfaces: [{ name: "cali1" }, { name: "eth0", mac: "0a:00:00:00:00:01", mtu: 1450, sandbox: "/run/netns/p" }],
@@ -46,7 +46,7 @@ for (const version of ["1.0.0", "1.1.0"] as const)
       routes: [{ dst: "10.0.0.5/26" }],
     }));
 
-test("CI-003 results of every version are read back", () => {
+test("CI-003 results of every version are parsed", () => {
   for (const version of ["0.3.1", "0.4.0", "1.0.0", "1.1.0"] as const)
     expect(parseResult(renderResult(result, version)).ips).toEqual(result.ips);
   expect(parseResult(renderResult(result, "0.2.0")).ips).toEqual(result.ips.map(({ address }) => ({ address })));
@@ -55,7 +55,7 @@ test("CI-003 results of every version are read back", () => {
   ).toMatchObject([{ gateway: "10.0.0.1" }] as never);
 });
 
-test("CI-003 what an address manager says about names is handed on in every version", () => {
+test("CI-003 DNS settings of an IPAM plugin are passed on in every version", () => {
   const dns = { nameservers: ["192.0.2.53"], domain: "d", search: ["a.d"], options: ["ndots:5"] };
   for (const version of ["0.2.0", "0.3.1", "1.0.0"] as const) {
     const read = parseResult({ ...renderResult(result, version), dns });
@@ -64,7 +64,7 @@ test("CI-003 what an address manager says about names is handed on in every vers
   expect(parseResult({ dns: { nameservers: [], domain: "" } }).dns).toBeUndefined();
 });
 
-test("CI-003 a malformed result is refused by name and never crashes us", () => {
+test("CI-003 the error for a malformed result names the field", () => {
   expect(() => parseResult({ ips: [{ address: "nonsense" }] })).toThrow(/ips\[\]\.address/);
   fc.assert(
     fc.property(fc.jsonValue(), (value) => {
@@ -77,7 +77,7 @@ test("CI-003 a malformed result is refused by name and never crashes us", () => 
   );
 });
 
-test("CI-017 the pod's address stands alone in its network", () =>
+test("CI-017 the pod's address has the full prefix length", () =>
   expect([hostNetwork(parseNetwork("10.0.0.5/26")).length, hostNetwork(parseNetwork("fd00::5/122")).length]).toEqual([
     32, 128,
   ]));

@@ -1,5 +1,5 @@
-// The result of ADD, and its form in each version of the specification. Inside there is one form; old ones are read
-// and written at the edge. https://www.cni.dev/docs/spec/#add-success
+// Parses and formats the result of ADD in each version of the CNI specification. Internally there is one form, `CniResult`.
+// https://www.cni.dev/docs/spec/#add-success
 import {
   type Cidr,
   cidrAddress,
@@ -17,22 +17,22 @@ export interface ResultInterface {
   readonly name: string;
   readonly mac?: string;
   readonly mtu?: number;
-  /** Path of the namespace it is in; absent for the host's. */
+  /** Path of its network namespace; undefined for an interface of the host. */
   readonly sandbox?: string;
 }
 export interface ResultAddress {
-  /** With the length the assigner gave it. */
+  /** With the prefix length that the IPAM plugin returned. */
   readonly address: IpNetwork;
   /** Index into `interfaces`. */
   readonly interface?: number;
-  /** Of the assigner's choice; a pod's own gateway is another. */
+  /** Returned by the IPAM plugin; not the gateway that Calico configures in the pod. */
   readonly gateway?: IpAddress;
 }
 export interface ResultRoute {
   readonly destination: IpNetwork;
   readonly gateway?: IpAddress;
 }
-/** How the pod resolves names, where its address manager says. */
+/** DNS settings of the pod, if the IPAM plugin returns them. */
 export interface ResultDns {
   readonly nameservers?: readonly string[];
   readonly domain?: string;
@@ -50,7 +50,7 @@ const text = ({ address, length }: IpNetwork): string => `${address}/${length}`;
 const filled = <N extends string, T>(name: N, list: readonly T[]): { [P in N]?: readonly T[] } =>
   (list.length === 0 ? {} : { [name]: list }) as { [P in N]?: readonly T[] };
 
-/** Addresses out of our pools, with the length of their block or alone, and a route to each. */
+/** Returns the result for addresses from Calico's pools, with a route to each. */
 export function resultOf(addresses: readonly Cidr[]): CniResult {
   const networks = addresses.map((cidr): IpNetwork => ({ address: cidrAddress(cidr), length: cidrLength(cidr) }));
   return {
@@ -60,7 +60,7 @@ export function resultOf(addresses: readonly Cidr[]): CniResult {
   };
 }
 
-/** The JSON a runtime with that version reads. */
+/** Returns the result in the JSON format of a CNI version. */
 export function renderResult(result: CniResult, version: CniVersion): JsonObject {
   switch (version) {
     case "0.1.0":
@@ -112,7 +112,7 @@ export function renderResult(result: CniResult, version: CniVersion): JsonObject
   }
 }
 
-/** One address per family, no interfaces. */
+/** CNI 0.1.0 and 0.2.0: one address per family, no interfaces. */
 function renderLegacy({ ips, routes, dns = {} }: CniResult, version: CniVersion): JsonObject {
   const family = (ofVersion: 4 | 6) => {
     const first = ips.find((ip) => ipVersion(ip.address.address) === ofVersion);
@@ -125,14 +125,14 @@ function renderLegacy({ ips, routes, dns = {} }: CniResult, version: CniVersion)
 
 const renderRoute = ({ destination, gateway }: ResultRoute) => ({ dst: text(destination), gw: gateway });
 
-/** Reads a result of any version: what an IPAM plugin printed, or a `prevResult`. */
+/** Parses a result of any version: the output of an IPAM plugin, or a `prevResult`. */
 export function parseResult(json: unknown): CniResult {
   const object = asObject(json, "the result");
   const isLegacy = object["ip4"] !== undefined || object["ip6"] !== undefined;
   return { ...(isLegacy ? parseLegacy(object) : parseModern(object)), dns: parseDns(object["dns"]) };
 }
 
-/** Nothing when nothing is said. */
+/** Returns undefined if there are no DNS settings. */
 function parseDns(value: unknown): ResultDns | undefined {
   const object = asObject(value ?? {}, "dns");
   const texts = (name: string): readonly string[] =>
@@ -211,7 +211,7 @@ function asNetwork(value: unknown, what: string): IpNetwork {
 const malformed = (what: string, wanted: string): CniError =>
   new CniError(DECODING_FAILURE, `malformed result: ${what}: want ${wanted}`);
 
-/** The address as the pod has it: alone in its network. */
+/** Returns the address with the full prefix length (/32, /128), as the pod has it. */
 export const hostNetwork = (network: IpNetwork): IpNetwork => ({
   address: network.address,
   length: ipVersion(network.address) === 4 ? 32 : 128,

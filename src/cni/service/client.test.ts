@@ -4,7 +4,7 @@ import { join } from "node:path";
 import fc from "fast-check";
 import { type Answer, FakeService, replyWith, StoppedService } from "../testing/fake-service.ts";
 
-/** Runs the client in a process of its own, because it blocks. Its outcome goes to standard error. */
+/** Runs the client in a separate process, because it blocks. It prints its outcome to standard error. */
 const CLIENT = `
   import { callService } from ${JSON.stringify(join(import.meta.dir, "client.ts"))};
   import { readStandardInput } from ${JSON.stringify(join(import.meta.dir, "../../kernel/sys/standard-streams.ts"))};
@@ -53,7 +53,7 @@ function parse(request: Buffer | undefined): { readonly env: unknown; readonly i
   return { env: (JSON.parse(text.slice(0, line)) as { env: unknown }).env, input: text.slice(line + 1) };
 }
 
-test("the request holds the CNI variables and the configuration, and the reply is printed", async () => {
+test("the request contains the CNI variables and the configuration, and the reply is printed", async () => {
   for (const [code, text] of [
     [0, '{"ips":[]}'],
     [1, '{"code":11}'],
@@ -68,7 +68,7 @@ test("the request holds the CNI variables and the configuration, and the reply i
   }
 });
 
-test("variables arrive unchanged, whatever they contain", async () => {
+test("variables are sent unchanged, also with special characters", async () => {
   service.answer = replyWith("0\n\n");
   const unit = fc.oneof(
     fc.constantFrom('"', "\\", "\n", "\t", "\x01", "\x1f", "\x7f", "=", "ü", "网", "😀"),
@@ -84,7 +84,7 @@ test("variables arrive unchanged, whatever they contain", async () => {
   );
 }, 30_000);
 
-test("a configuration of megabytes and variables of 100 KB arrive complete", async () => {
+test("a configuration of several megabytes and variables of 100 KB are sent completely", async () => {
   service.answer = replyWith("0\nfine\n");
   const input = conf({ comment: "größer ".repeat(400_000) });
   const env = { ...ADD, CNI_ARGS: `X=${"y".repeat(100_000)}` };
@@ -94,7 +94,7 @@ test("a configuration of megabytes and variables of 100 KB arrive complete", asy
   expect([received.env, received.input === input]).toEqual([env, true]);
 });
 
-test("a reply that is not complete means that the connection broke", async () => {
+test("an incomplete reply is reported as a broken connection", async () => {
   const incomplete = ["", "0", "0\n", "1\n", "0\n{", "0\n{}", "2\n{}\n", "x\n{}\n", "00\n{}\n", "\n\n\n"];
   const more = ['{"declined":"x"}', " ", "   ", " 0", " 0\n", "  0\n{}", "0 \n{}\n", "\n0\n{}\n"];
   const answers: Answer[] = [...incomplete, ...more].map(replyWith);
@@ -110,7 +110,7 @@ test("after a declined request the plugin does the work itself", async () => {
   expect(await call()).toMatchObject({ outcome: "declined", stdout: "" });
 });
 
-test("a reply in pieces, with signs of life before it, and a long one are printed completely", async () => {
+test("a reply in several parts, with keepalives before it, and a long reply are printed completely", async () => {
   service.answer = async (connection) => {
     connection.setNoDelay();
     for (const byte of "   0\n{}\n") {
@@ -126,14 +126,14 @@ test("a reply in pieces, with signs of life before it, and a long one are printe
   expect([run.outcome, run.stdout === long]).toEqual([1, true]);
 });
 
-test("a path where nobody listens means that the plugin does the work itself", async () => {
+test("if no service listens, the plugin does the work itself", async () => {
   const file = join(service.folder, "file");
   writeFileSync(file, "");
   const paths = [join(service.folder, "nobody"), file, service.folder, `/${"x".repeat(107)}`, "x".repeat(5000), ""];
   for (const path of paths) expect((await call(ADD, conf({ service_socket: path }))).outcome).toBe("declined");
 });
 
-test("a service that does not accept the request in time is silent", async () => {
+test("a service that does not accept the request in time is reported as silent", async () => {
   await using stopped = await StoppedService.start(join(service.folder, "stopped"));
   const large = conf({ service_socket: stopped.path, comment: "x".repeat(700_000) });
   const status = { ...ADD, CNI_COMMAND: "STATUS" };
@@ -145,7 +145,7 @@ test("a service that does not accept the request in time is silent", async () =>
   expect(performance.now() - began).toBeWithin(7900, 25_000);
 }, 40_000);
 
-test("standard input that cannot be read is left to the plugin, which reports it", async () => {
+test("if standard input cannot be read, the plugin reports the error itself", async () => {
   const folder = openSync(service.folder, "r");
   const main = join(import.meta.dir, "../../main.ts");
   const env = { PATH: process.env["PATH"] ?? "", ...ADD };

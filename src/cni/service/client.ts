@@ -1,18 +1,16 @@
-// The plugin's side of the protocol in `protocol.ts`: sends the request to the node agent's CNI service and prints
-// the reply. Every pod start pays for what this file imports; it must not import `node:` modules (`node:fs` takes 1.1 ms).
+// Sends a request to the node agent's CNI service and prints the reply (`protocol.ts` describes the protocol). This file must
+// not import `node:` modules, because loading them delays every pod start (`node:fs` takes 1.1 ms).
 import { openReadOnly, requestUnix, writeStandardOutput } from "../../kernel/index.ts";
 import type { RequestHead } from "./protocol.ts";
 import { type MarkStep, noTimes } from "../step-times.ts";
 
 export const SERVICE_SOCKET = "/var/run/calico/cni.sock";
-/**
- * How long the service may take to accept a connection, and to send a sign of life while it works on STATUS. It sends one
- * every second.
- */
-const SILENCE_SECONDS = 4;
+/** Time limit for accepting the connection and, during STATUS, between two keepalives. The service sends one every second. */
+const SILENCE_TIMEOUT_SECONDS = 4;
 const ENOENT = 2;
 const NEWLINE = 10;
-const SIGN_OF_LIFE = 32;
+/** A space. */
+const KEEPALIVE = 32;
 const OPEN_BRACE = 123;
 const VARIABLES = [
   "CNI_COMMAND",
@@ -25,19 +23,19 @@ const VARIABLES = [
   "FELIX_INTERFACEPREFIX",
 ];
 
-/** Why the service has not replied, although the plugin must not do the work itself. */
+/** Why there is no reply, in cases where the plugin must not do the work itself. */
 export type ServiceFailure =
   /** The request was sent, and the connection broke: the service may have done any part of the work. */
   | "broken"
-  /** The service did not accept the request in time, or sent no sign of life during STATUS. */
+  /** The service did not accept the request in time, or sent no keepalive during STATUS. */
   | "silent";
 
 /**
  * Sends the request to the node's service and prints its reply. Once the request is sent, this waits for the reply without
  * a time limit: the service may have started, and an overloaded or stopped service continues later. STATUS is the
  * exception, because it changes nothing.
- * @param input the network configuration, as the runtime wrote it
- * @returns the exit code; undefined if nobody listens or the service declines: then the plugin does the work itself
+ * @param input the network configuration, unchanged
+ * @returns the exit code; undefined if no service listens or the service declines, so that the plugin does the work itself
  */
 export function callService(
   input: string,
@@ -54,7 +52,7 @@ export function callService(
     path,
     bytes: new TextEncoder().encode(`${requestHead(env)}\n${input}`),
     descriptor,
-    timeoutSeconds: SILENCE_SECONDS,
+    timeoutSeconds: SILENCE_TIMEOUT_SECONDS,
     hasReplyTimeout: env["CNI_COMMAND"] === "STATUS",
   });
   mark("request sent, reply read");
@@ -73,14 +71,14 @@ export function parseReply(
   const end = reply.length - 1;
   if (reply[end] !== NEWLINE) return "broken"; // the reply is incomplete
   let from = 0;
-  while (reply[from] === SIGN_OF_LIFE) from++;
+  while (reply[from] === KEEPALIVE) from++;
   if (reply[from] === OPEN_BRACE) return undefined; // declined
   const code = (reply[from] ?? 0) - 48;
   if (end < from + 2 || (code !== 0 && code !== 1) || reply[from + 1] !== NEWLINE) return "broken";
   return { code, output: new TextDecoder().decode(reply.subarray(from + 2, end)) };
 }
 
-/** @returns undefined if there is no namespace: each command decides what that means */
+/** @returns undefined if the namespace does not exist; each command decides whether that is an error */
 function openNamespace(path: string): number | "failed" | undefined {
   if (path === "") return undefined;
   try {
@@ -88,7 +86,7 @@ function openNamespace(path: string): number | "failed" | undefined {
     if (opened === -ENOENT) return undefined;
     return opened < 0 ? "failed" : opened;
   } catch {
-    return "failed"; // longer than a path can be
+    return "failed"; // the path is too long
   }
 }
 
@@ -102,12 +100,12 @@ function requestHead(env: NodeJS.ProcessEnv): string {
   return JSON.stringify(head);
 }
 
-/** The configuration may name another socket, or an empty one for no service. */
+/** Returns the socket of the configuration, or the default. Empty means that no service is used. */
 function socketPath(input: string): string {
   if (!input.includes('"service_socket"')) return SERVICE_SOCKET;
   try {
-    const { service_socket: named } = (JSON.parse(input) ?? {}) as { service_socket?: unknown };
-    return typeof named === "string" ? named : SERVICE_SOCKET;
+    const { service_socket: configured } = (JSON.parse(input) ?? {}) as { service_socket?: unknown };
+    return typeof configured === "string" ? configured : SERVICE_SOCKET;
   } catch {
     return ""; // the plugin reports that the configuration is not JSON
   }

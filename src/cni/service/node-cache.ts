@@ -1,8 +1,8 @@
-// What the CNI service keeps in memory about its node, up to date by list-and-watch, so that an ADD reads nothing from the
-// datastore: pools, reservations, IPAM configuration, the node, its block affinities, whether the datastore is ready, and the
-// profiles of networks outside Kubernetes policy. On Kubernetes also the node's pods, their endpoints and the namespaces.
+// Caches what an ADD reads, by list-and-watch, so that an ADD does not read the datastore: pools, reservations, IPAM
+// configuration, the node, its block affinities, the datastore's readiness, and the profiles of networks without Kubernetes
+// policy. On Kubernetes also the node's pods, their endpoints and the namespaces.
 //
-// The cache may be outdated. Whoever would fail because of it reads the datastore first.
+// The cache may be outdated. A command that would fail because of a cached value reads the datastore first.
 import { type Datastore, Informer, type KubeApi, type KubeObject, WatchedEntries } from "../../datastore/index.ts";
 import { AssignmentCache } from "../../ipam/index.ts";
 import type { Logger } from "../../lib/log/log.ts";
@@ -11,8 +11,8 @@ import type { StoredEndpoint, WorkloadEndpoint } from "../attach/endpoint.ts";
 import { type EndpointIdentity, nameFields } from "../request/identity.ts";
 import type { KubernetesNamespace, KubernetesPod } from "../kubernetes/api.ts";
 
-/** A pod as the API server stored it last, as far as this node knows. */
-export interface KnownPod {
+/** The last received state of a pod. */
+export interface CachedPod {
   readonly pod: KubernetesPod;
   readonly namespace: KubernetesNamespace;
   readonly endpoint: StoredEndpoint;
@@ -32,7 +32,7 @@ export class NodeCache implements AsyncDisposable {
   readonly #aborter = new AbortController();
   readonly #running: Promise<void>[] = [];
 
-  /** @param options.api of the API server, if that is the datastore */
+  /** @param options.api set if the datastore is Kubernetes */
   constructor(node: string, options: { readonly store: Datastore; readonly log: Logger; readonly api?: KubeApi }) {
     this.#options = options;
     const { store, api, log } = options;
@@ -55,13 +55,13 @@ export class NodeCache implements AsyncDisposable {
     return this.#entries.isInSync;
   }
 
-  /** False if the datastore is not ready or this is not known. */
+  /** False if the datastore is not ready, or if that is not known. */
   get isDatastoreReady(): boolean {
     const information = this.#entries.get(CLUSTER_INFORMATION)?.value;
     return this.isInSync && information !== undefined && isDatastoreReady(information);
   }
 
-  /** False if there is no such profile or this is not known. Watches the profile from the first call on. */
+  /** False if the profile does not exist, or if that is not known. The first call starts to watch the profile. */
   hasProfile(name: string): boolean {
     const key = { type: "resource", kind: "Profile", name } as const;
     let entries = this.#profiles.get(name);
@@ -73,8 +73,8 @@ export class NodeCache implements AsyncDisposable {
     return entries.isInSync && entries.get(key) !== undefined;
   }
 
-  /** Undefined if the pod with this UID, or one revision of pod and endpoint, is not known. */
-  knownPod(identity: EndpointIdentity, podUid: string | undefined): KnownPod | undefined {
+  /** Returns undefined if the pod with this UID is not cached, or if pod and endpoint are cached in different revisions. */
+  cachedPod(identity: EndpointIdentity, podUid: string | undefined): CachedPod | undefined {
     if (podUid === undefined || !this.isInSync) return undefined;
     const pod = this.#pods?.get(`${identity.namespace}/${identity.pod}`);
     const namespace = this.#namespaces?.get(identity.namespace);
@@ -90,7 +90,7 @@ export class NodeCache implements AsyncDisposable {
     };
   }
 
-  /** The endpoints of pods that have this interface; undefined if this is not known. */
+  /** Returns the endpoints of pods that have this interface; undefined if that is not known. */
   endpointsOf(interfaceName: string): readonly WorkloadEndpoint[] | undefined {
     if (this.#podEndpoints === undefined || !this.isInSync) return undefined;
     const endpoints = this.#entries.list(this.#podEndpoints).map(({ value }) => value as unknown as WorkloadEndpoint);

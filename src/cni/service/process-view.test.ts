@@ -13,7 +13,7 @@ symlinkSync("real/deep", join(folder, "relative"));
 symlinkSync("../../absolute/deep", join(folder, "real/deep/winding"));
 symlinkSync("loop", join(folder, "loop"));
 
-describe("a process finds what is there", () => {
+describe("the file that a process finds is identified", () => {
   const real = identityOf(join(folder, "real/deep/file"));
   for (const path of [
     "real/deep/file",
@@ -29,7 +29,7 @@ describe("a process finds what is there", () => {
       expect(identityFor(process.pid, `${relative(process.cwd(), folder)}/${path}`)).toBe(real);
     });
 
-  test("nothing at a name that is nobody's, below a file, in a loop, or of a process that is gone", () => {
+  test("there is no file at a missing name, below a file, in a loop of links, or for an ended process", () => {
     for (const path of ["none", "real/deep/file/x", "loop", "loop/x"])
       expect([path, identityFor(process.pid, join(folder, path))]).toEqual([path, undefined]);
     expect(identityFor(2 ** 22 + 1, folder)).toBeUndefined();

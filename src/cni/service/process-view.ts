@@ -1,9 +1,9 @@
-// Which file another process finds at a path. In its mount namespace, or under its root directory, the same path may lead
-// to another file. It often leads to the same one: `ip netns exec` gives every command a private mount namespace whose
+// Determines which file another process finds at a path. In its mount namespace, or below its root directory, the path may
+// refer to another file. Often it refers to the same one: `ip netns exec` gives every command a private mount namespace whose
 // contents are almost identical to the host's.
 import { lstatSync, readlinkSync, statSync, type Stats } from "node:fs";
 
-/** Device and inode of the file at the path. */
+/** Returns device and inode of the file at the path. */
 export function identityOf(path: string): string | undefined {
   try {
     return identity(statSync(path));
@@ -14,10 +14,10 @@ export function identityOf(path: string): string | undefined {
 
 const identity = ({ dev, ino }: Stats): string => `${dev}:${ino}`;
 
-const MOST_LINKS = 40; // the kernel's own limit
+const MAX_SYMLINKS = 40; // the kernel's own limit
 
 /**
- * Device and inode of the file that a process finds at the path. Symbolic links are followed here, because the kernel
+ * Returns device and inode of the file that a process finds at the path. Symbolic links are followed here, because the kernel
  * resolves an absolute link from the root of the calling process, even below `/proc/PID/root`.
  */
 export function identityFor(pid: number, path: string): string | undefined {
@@ -34,7 +34,7 @@ export function identityFor(pid: number, path: string): string | undefined {
         from = here;
         continue;
       }
-      if (++links > MOST_LINKS) return undefined;
+      if (++links > MAX_SYMLINKS) return undefined;
       const target = readlinkSync(here);
       if (target.startsWith("/")) from = root;
       left.unshift(...target.split("/"));

@@ -4,7 +4,7 @@ import { join, relative } from "node:path";
 import { afterAll, describe, expect, test } from "bun:test";
 import type { DatastoreConfig } from "../../datastore/index.ts";
 import { parseNetConf } from "../request/net-conf.ts";
-import { agentScope, type Candidate, notForServices } from "./scope.ts";
+import { agentScope, type Candidate, declineForAllServices } from "./scope.ts";
 
 const folder = mkdtempSync(join(tmpdir(), "cni-scope-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -14,40 +14,39 @@ const file = (name: string, text = ""): string => {
   return path;
 };
 
-/** This process is the plugin, or one that cannot be seen. */
-const asked = (config: object, pid: number | undefined = process.pid): Candidate =>
+/** @param pid of the plugin; by default this process */
+const candidate = (config: object, pid: number | undefined = process.pid): Candidate =>
   ({ request: { command: "ADD" }, conf: parseNetConf({ name: "n", ...config }), pid }) as Candidate;
-const unseen = (config: object): Candidate => ({ ...asked(config), pid: undefined });
+const withoutPid = (config: object): Candidate => ({ ...candidate(config), pid: undefined });
 
-test("what is done by programs of the host is the plugin's", () => {
-  expect(notForServices(asked({ ipam: { type: "host-local" } }))).toContain("host-local");
-  expect(notForServices(asked({ ipam: { type: "calico-ipam" } }))).toBeUndefined();
+test("requests that use programs of the host are declined", () => {
+  expect(declineForAllServices(candidate({ ipam: { type: "host-local" } }))).toContain("host-local");
+  expect(declineForAllServices(candidate({ ipam: { type: "calico-ipam" } }))).toBeUndefined();
 });
 
-describe("the agent's service answers", () => {
+describe("the agent's service", () => {
   const etcd: DatastoreConfig = { type: "etcdv3", endpoints: ["http://a:2379", "http://b:2379/"] };
-  const cases: [name: string, config: object, isOurs: boolean][] = [
-    ["who names no datastore", {}, true],
-    ["who names its kind only", { datastore_type: "etcdv3" }, true],
-    [
-      "who names one of its endpoints",
-      { datastore_type: "etcdv3", etcd_endpoints: "http://c:2379, http://B:2379" },
-      true,
-    ],
-    ["not who names others", { datastore_type: "etcdv3", etcd_endpoints: "http://c:2379" }, false],
-    ["not who names them without saying of which kind", { etcd_endpoints: "http://c:2379" }, false],
-    ["not who names one of them with TLS", { etcd_endpoints: "https://a:2379" }, false],
-    ["not who finds them otherwise", { datastore_type: "etcdv3", etcd_discovery_srv: "example.org" }, false],
-    ["not who is in a file", { datastore_type: "sqlite" }, false],
-    ["who has certificates of other names", { etcd_endpoints: "http://a:2379", etcd_ca_cert_file: "/x" }, true],
+  const cases: [name: string, config: object, isAccepted: boolean][] = [
+    ["no datastore", {}, true],
+    ["only the datastore type", { datastore_type: "etcdv3" }, true],
+    ["one of its endpoints", { datastore_type: "etcdv3", etcd_endpoints: "http://c:2379, http://B:2379" }, true],
+    ["other endpoints", { datastore_type: "etcdv3", etcd_endpoints: "http://c:2379" }, false],
+    ["other endpoints without a type", { etcd_endpoints: "http://c:2379" }, false],
+    ["one of its endpoints, but with TLS", { etcd_endpoints: "https://a:2379" }, false],
+    ["a discovery domain", { datastore_type: "etcdv3", etcd_discovery_srv: "example.org" }, false],
+    ["a SQLite file", { datastore_type: "sqlite" }, false],
+    ["other certificate files", { etcd_endpoints: "http://a:2379", etcd_ca_cert_file: "/x" }, true],
   ];
-  for (const [name, config, isOurs] of cases)
-    test(`on etcd ${name}`, () => {
+  for (const [name, config, isAccepted] of cases)
+    test(`on etcd ${isAccepted ? "accepts" : "declines"} a configuration with ${name}`, () => {
       const scope = agentScope("etcdv3", etcd);
-      expect([scope(asked(config)), scope(unseen(config))].map((why) => why === undefined)).toEqual([isOurs, isOurs]);
+      expect([scope(candidate(config)), scope(withoutPid(config))].map((why) => why === undefined)).toEqual([
+        isAccepted,
+        isAccepted,
+      ]);
     });
 
-  test("nobody who names an address of another kind, also without saying of which", () => {
+  test("declines an address of another datastore type, also if the configuration has no type", () => {
     const sqlite: DatastoreConfig = { type: "sqlite", path: file("kind.db"), isFallback: false };
     const kubernetes = { type: "kubernetes" } as DatastoreConfig;
     const named = [
@@ -58,35 +57,35 @@ describe("the agent's service answers", () => {
       { kubernetes: { kubeconfig: "/etc/cni/net.d/calico-kubeconfig" } },
     ];
     const served = (config: DatastoreConfig) =>
-      named.map((conf) => agentScope(config.type, config)(asked(conf)) === undefined);
+      named.map((conf) => agentScope(config.type, config)(candidate(conf)) === undefined);
     expect(served(kubernetes)).toEqual([false, false, false, false, true]);
     expect(served(sqlite)).toEqual([false, false, false, true, true]);
     expect(served(etcd)).toEqual([true, true, false, false, true]);
   });
 
-  test("on SQLite a path is one of the plugin's folder, and must be there", () => {
+  test("on SQLite resolves a relative path in the plugin's working directory", () => {
     const path = file("relative.db");
     const near = relative(process.cwd(), path);
     const scope = agentScope("sqlite", { type: "sqlite", path, isFallback: false });
-    expect(scope(asked({ sqlite_path: near }))).toBeUndefined();
-    expect(scope(unseen({ sqlite_path: near }))).toContain("another file");
+    expect(scope(candidate({ sqlite_path: near }))).toBeUndefined();
+    expect(scope(withoutPid({ sqlite_path: near }))).toContain("another file");
     const ofFolder = agentScope("sqlite", { type: "sqlite", path: near, isFallback: false });
-    expect(ofFolder(asked({ sqlite_path: near }))).toBeUndefined();
-    expect(ofFolder(unseen({ sqlite_path: near }))).toContain("another file");
+    expect(ofFolder(candidate({ sqlite_path: near }))).toBeUndefined();
+    expect(ofFolder(withoutPid({ sqlite_path: near }))).toContain("another file");
   });
 
-  test("on SQLite who names its file, by whatever name, as long as it is that file", () => {
+  test("on SQLite accepts any path of its file, until the file is replaced", () => {
     const path = file("agent.db");
     const [other, same] = [file("other.db"), join(folder, "same.db")];
     linkSync(path, same);
     const scope = agentScope("sqlite", { type: "sqlite", path, isFallback: false });
     const named = [undefined, path, same, other, join(folder, "none.db")].map((sqlite_path) => ({ sqlite_path }));
-    expect(named.map((config) => scope(asked(config)) === undefined)).toEqual([true, true, true, false, false]);
-    expect(named.map((config) => scope(unseen(config)) === undefined)).toEqual([true, true, false, false, false]);
+    expect(named.map((config) => scope(candidate(config)) === undefined)).toEqual([true, true, true, false, false]);
+    expect(named.map((config) => scope(withoutPid(config)) === undefined)).toEqual([true, true, false, false, false]);
     renameSync(other, path);
-    expect(named.map((config) => scope(asked(config)) === undefined)).toEqual(named.map(() => false));
+    expect(named.map((config) => scope(candidate(config)) === undefined)).toEqual(named.map(() => false));
   });
 
-  test("who is of a process that is gone", () =>
-    expect(agentScope("etcdv3", etcd)(asked({}, 1 << 22))).toBeUndefined());
+  test("accepts a request whose process has ended", () =>
+    expect(agentScope("etcdv3", etcd)(candidate({}, 1 << 22))).toBeUndefined());
 });

@@ -1,9 +1,9 @@
-// Decides which requests the service handles: those for which the plugin itself would give the same result. It declines
-// all others, and the plugin does the work.
+// Decides which requests the service handles: those for which the plugin would return the same result. It declines all others,
+// and the plugin does the work.
 import { readlinkSync } from "node:fs";
 import type { DatastoreConfig, EtcdConfig } from "../../datastore/index.ts";
-import { isForeign } from "../request/dataplane-options.ts";
-import { CALICO_IPAM } from "../ipam/delegation.ts";
+import { usesGrpcDataplane } from "../request/dataplane-options.ts";
+import { CALICO_IPAM } from "../ipam/ipam-plugin.ts";
 import type { DatastoreSettings, NetConf } from "../request/net-conf.ts";
 import type { CniRequest } from "../request/request.ts";
 import { identityFor, identityOf, seesProcesses } from "./process-view.ts";
@@ -11,24 +11,24 @@ import { identityFor, identityOf, seesProcesses } from "./process-view.ts";
 export interface Candidate {
   readonly request: CniRequest;
   readonly conf: NetConf;
-  /** The plugin's process; undefined if this process cannot see it. */
+  /** The plugin's process; undefined if it is not visible to this process. */
   readonly pid: number | undefined;
 }
 /** Returns why the service declines a request; undefined if it handles the request. */
 export type Scope = (asked: Candidate) => string | undefined;
 
-/** The plugin calls programs and sockets of the host itself: in the agent's container they have other paths or are missing. */
-export function notForServices({ request, conf }: Omit<Candidate, "pid">): string | undefined {
-  if (conf.ipam.type !== CALICO_IPAM) return `ipam.type ${conf.ipam.type} is a program of the host`;
-  if (isForeign(conf)) return "the dataplane's socket is one of the host";
+/** Declines requests that use programs or sockets of the host: in the agent's container they have other paths or are missing. */
+export function declineForAllServices({ request, conf }: Omit<Candidate, "pid">): string | undefined {
+  if (conf.ipam.type !== CALICO_IPAM) return `ipam.type ${conf.ipam.type} is a program on the host`;
+  if (usesGrpcDataplane(conf)) return "the dataplane's socket is on the host";
   if (request.command === "VERSION") return "VERSION needs no service";
   return undefined;
 }
 
 /**
- * The agent uses its own account and its own files, which have other paths in its container than on the host. A datastore
- * that the network configuration names must be the agent's; otherwise the agent uses its own. The agent may be unable to
- * see the plugin's process.
+ * Returns the scope of the agent's service. The agent uses its own account and its own files, which have other paths in its
+ * container than on the host. If the network configuration names a datastore, it must be the agent's. The plugin's process may
+ * be invisible to the agent.
  */
 export function agentScope(name: string, config: DatastoreConfig | undefined): Scope {
   const network = readlinkSync("/proc/self/ns/net");
@@ -37,15 +37,16 @@ export function agentScope(name: string, config: DatastoreConfig | undefined): S
   return ({ conf: { datastore }, pid: sender }) => {
     const pid = canSee ? sender : undefined;
     const kind = kindOf(datastore);
-    if (kind !== "" && kind !== name) return `the network is in ${kind}, the service in ${name}`;
+    if (kind !== "" && kind !== name) return `the network's datastore is ${kind}, the service's is ${name}`;
     if (![undefined, network].includes(networkOf(pid))) return OTHER_NETWORK;
-    if (config?.type === "etcdv3") return isSameEtcd(config, datastore) ? undefined : "the network is in another etcd";
+    if (config?.type === "etcdv3")
+      return isSameEtcd(config, datastore) ? undefined : "the network's datastore is another etcd cluster";
     if (isSame !== undefined) return isSame(datastore.sqlitePath, pid) ? undefined : OTHER_FILE;
     return undefined;
   };
 }
 
-/** The datastore that the plugin would choose from an address alone. A kubeconfig does not count: it is also used for pods. */
+/** Returns the datastore type that the plugin would choose. A kubeconfig does not imply one, because it is also used for pods. */
 function kindOf({ type, etcdEndpoints, etcdDiscoverySrv, sqlitePath }: DatastoreSettings): string {
   if (type !== "") return type;
   if (etcdEndpoints + etcdDiscoverySrv !== "") return "etcdv3";
@@ -53,9 +54,9 @@ function kindOf({ type, etcdEndpoints, etcdDiscoverySrv, sqlitePath }: Datastore
 }
 
 const OTHER_NETWORK = "the plugin runs in another network namespace";
-const OTHER_FILE = "the network is in another file";
+const OTHER_FILE = "the network's datastore is another file";
 
-/** A server belongs to one cluster, so one common endpoint is enough. */
+/** An etcd server belongs to one cluster, so one common endpoint is enough. */
 function isSameEtcd(ours: EtcdConfig, theirs: DatastoreSettings): boolean {
   if (theirs.etcdDiscoverySrv !== "") return theirs.etcdDiscoverySrv === ours.discoverySrv;
   const named = theirs.etcdEndpoints.split(",").map(comparable);

@@ -1,4 +1,4 @@
-// `calico cni-service`: the CNI service without the node agent, for tests and benchmarks.
+// Implements `calico cni-service`: runs the CNI service without the node agent, for tests and benchmarks.
 import { chooseDatastore, configFromEnvironment, openDatastore } from "../../datastore/index.ts";
 import { enlargeThreadPool } from "../../kernel/index.ts";
 import { describeError, type Logger } from "../../lib/log/log.ts";
@@ -16,7 +16,7 @@ export async function run({ flags }: Call<typeof serviceGrammar>): Promise<numbe
     await serve(flags.socket ?? SERVICE_SOCKET, log);
     return 0;
   } catch (error) {
-    log.error("The CNI service cannot run", { error: describeError(error) });
+    log.error("cannot run the CNI service", { error: describeError(error) });
     return 1;
   }
 }
@@ -27,6 +27,6 @@ async function serve(path: string, log: Logger): Promise<void> {
   for (const signal of ["SIGTERM", "SIGINT"] as const) process.once(signal, () => stop.abort());
   const store = await openDatastore(withServiceRates(config), { mustExist: true, log, retryUntil: stop.signal });
   await using _service = startCniService({ store, datastore: config, log, path });
-  log.info("The CNI service listens", { path, datastore: store.name });
+  log.info("the CNI service listens", { path, datastore: store.name });
   await aborted(stop.signal);
 }

@@ -1,4 +1,4 @@
-// In which order the service does what it is asked, seen by what it asks its datastore.
+// Checks the order in which the service handles requests, by the reads that it sends to its datastore.
 import { once } from "node:events";
 import { mkdtempSync, rmSync } from "node:fs";
 import { connect, type Socket } from "node:net";
@@ -9,10 +9,10 @@ import { type Datastore, NotFound, Unavailable } from "../../datastore/index.ts"
 import { createLogger } from "../../lib/log/log.ts";
 import { startCniService } from "./service.ts";
 
-/** A service whose datastore is ready and has no endpoints. Other reads wait until they are let go, and then fail. */
+/** A service whose datastore is ready and has no endpoints. Other reads wait for `failReads`, and then fail. */
 class StuckService implements AsyncDisposable {
-  /** What was asked of the datastore. */
-  asked = "";
+  /** The keys that were read, as JSON. */
+  reads = "";
   readonly #folder = mkdtempSync(join(tmpdir(), "cni-service-"));
   readonly #path = join(this.#folder, "cni.sock");
   readonly #waiting: (() => void)[] = [];
@@ -23,7 +23,7 @@ class StuckService implements AsyncDisposable {
       return async (key: { readonly kind?: string }) => {
         if (key.kind === "ClusterInformation" && property === "get")
           return { value: { spec: { datastoreReady: true } } };
-        this.asked += JSON.stringify(key);
+        this.reads += JSON.stringify(key);
         if (key.kind === "WorkloadEndpoint") throw new NotFound("the endpoint");
         return new Promise((_, reject) => this.#waiting.push(() => reject(new Unavailable("sqlite", "a test"))));
       };
@@ -36,11 +36,11 @@ class StuckService implements AsyncDisposable {
     env: {},
   });
 
-  letGo(): void {
-    for (const go of this.#waiting.splice(0)) go();
+  failReads(): void {
+    for (const fail of this.#waiting.splice(0)) fail();
   }
 
-  async ask(container: string, name = "n"): Promise<Socket> {
+  async send(container: string, name = "n"): Promise<Socket> {
     const socket = connect({ path: this.#path, allowHalfOpen: true });
     await once(socket, "connect");
     const env = { CNI_COMMAND: "DEL", CNI_CONTAINERID: container, CNI_IFNAME: "eth0", CNI_PATH: "/x" };
@@ -50,7 +50,7 @@ class StuckService implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.letGo();
+    this.failReads();
     await this.#service[Symbol.asyncDispose]();
     rmSync(this.#folder, { recursive: true, force: true });
   }
@@ -59,38 +59,38 @@ class StuckService implements AsyncDisposable {
 const next = async (socket: Socket): Promise<string> => String((await once(socket, "data"))[0]);
 const TRY_AGAIN_LATER = /^1\n\{.*"code":11.*\}\n$/;
 
-async function eventually(isSo: () => boolean): Promise<void> {
-  while (!isSo()) await Bun.sleep(1);
+async function eventually(condition: () => boolean): Promise<void> {
+  while (!condition()) await Bun.sleep(1);
 }
 
-test("what is asked about one attachment is done in order, and not at all if nobody waits for it any more", async () => {
+test("requests for one attachment run sequentially, and not at all if the caller has disconnected", async () => {
   await using service = new StuckService();
-  const first = await service.ask("same");
-  await eventually(() => service.asked.includes("same"));
-  service.asked = "";
-  const killed = await service.ask("same", "killed");
-  const second = await service.ask("same");
-  const other = await service.ask("other");
-  await eventually(() => service.asked.includes("other"));
-  expect(service.asked).not.toContain("same");
+  const first = await service.send("same");
+  await eventually(() => service.reads.includes("same"));
+  service.reads = "";
+  const killed = await service.send("same", "killed");
+  const second = await service.send("same");
+  const other = await service.send("other");
+  await eventually(() => service.reads.includes("other"));
+  expect(service.reads).not.toContain("same");
   killed.destroy();
   await once(killed, "close");
-  service.letGo();
+  service.failReads();
   expect(await next(first)).toMatch(TRY_AGAIN_LATER);
   await eventually(() => {
-    service.letGo(); // the other attachment holds the lock of the host's addresses
-    return service.asked.includes("n.same");
+    service.failReads(); // the other attachment holds the lock of the host's addresses
+    return service.reads.includes("n.same");
   });
-  service.letGo();
+  service.failReads();
   expect(await next(second)).toMatch(TRY_AGAIN_LATER);
-  expect(service.asked).not.toContain("killed");
+  expect(service.reads).not.toContain("killed");
   other.destroy();
 });
 
-test("whoever waits for an answer gets a sign every second", async () => {
+test("a waiting caller gets a keepalive every second", async () => {
   await using service = new StuckService();
-  const socket = await service.ask("c");
+  const socket = await service.send("c");
   expect(await next(socket)).toBe(" ");
-  service.letGo();
+  service.failReads();
   expect(await next(socket)).toMatch(TRY_AGAIN_LATER);
 });

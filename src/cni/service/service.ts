@@ -1,6 +1,6 @@
-// The CNI service of the node agent: it runs the plugin's commands with open connections, a cache of what they read, and the
-// agent's own datastore account. It listens on a Unix socket that only root may use. The pod's network namespace arrives as
-// a file descriptor, so that the service also works from inside a container.
+// Implements the CNI service of the node agent. It runs the plugin's commands with open connections, a cache of what they read,
+// and the agent's own datastore account. It listens on a Unix socket that only root may use. The pod's network namespace is
+// passed as a file descriptor, so that the service also works inside a container.
 import { type Datastore, type DatastoreConfig, isUnauthenticated, type KubeApi } from "../../datastore/index.ts";
 import {
   LinkRemovalQueue,
@@ -17,21 +17,21 @@ import { Deadline } from "../deadline.ts";
 import { asCniError, CniError, DECODING_FAILURE, errorReply } from "../error.ts";
 import { identify } from "../request/identity.ts";
 import type { KubernetesApi } from "../kubernetes/api.ts";
-import { agentKubernetes, readerOf } from "../kubernetes/client.ts";
+import { agentKubeApi, kubernetesReader } from "../kubernetes/client.ts";
 import { type NetConf, parseNetConf } from "../request/net-conf.ts";
-import { type KnownPod, NodeCache } from "./node-cache.ts";
+import { type CachedPod, NodeCache } from "./node-cache.ts";
 import { NODENAME_FILE } from "../request/node-files.ts";
 import { buildContext } from "../open-context.ts";
 import { type CniRequest, type Environment, parseRequest } from "../request/request.ts";
-import { agentScope, notForServices, type Scope } from "./scope.ts";
+import { agentScope, declineForAllServices, type Scope } from "./scope.ts";
 import { SERVICE_SOCKET } from "./client.ts";
 import type { ReplyHead, RequestHead } from "./protocol.ts";
 import { appendTimes, type MarkStep, noTimes, stepTimes, TIMES_VARIABLE } from "../step-times.ts";
 import { warmUp } from "./warm-up.ts";
 
 /**
- * Request rates towards the API server. The service is one client for all pods of a node, where each plugin process has a
- * limit of its own. A node on which all pods start at once must not wait for it; the API server has its own fairness.
+ * Sets the rate limits of requests to the API server. They are higher than those of a plugin process, because the service is one
+ * client for all pods of a node, which may start at the same time. The API server has its own rate limits.
  */
 export function withServiceRates(config: DatastoreConfig): DatastoreConfig {
   if (config.type !== "kubernetes") return config;
@@ -40,10 +40,10 @@ export function withServiceRates(config: DatastoreConfig): DatastoreConfig {
 
 export interface CniServiceOptions {
   readonly store: Datastore;
-  /** Where the store is, to decide whether a network uses the same one. */
+  /** The configuration of `store`, used to decide whether a network uses the same datastore. */
   readonly datastore?: DatastoreConfig;
   readonly log: Logger;
-  /** The agent's access to the Kubernetes API. By default that of the environment, else that of the network configuration. */
+  /** The agent's access to the Kubernetes API. By default that of the environment or, if it has none, of the network configuration. */
   readonly kubernetes?: () => Promise<KubernetesApi>;
   readonly path?: string;
   readonly env?: Environment;
@@ -53,15 +53,16 @@ export interface CniServiceOptions {
 }
 
 /**
- * Listens until it is disposed of.
+ * Starts the service. It listens until it is disposed.
  * @throws SocketInUse
  */
 export function startCniService(options: CniServiceOptions): AsyncDisposable {
-  const agent = agentKubernetes(options.env ?? process.env);
-  const kubernetes = options.kubernetes ?? (agent === undefined ? undefined : async () => readerOf(await agent()));
+  const agent = agentKubeApi(options.env ?? process.env);
+  const kubernetes =
+    options.kubernetes ?? (agent === undefined ? undefined : async () => kubernetesReader(await agent()));
   const caches = new NodeCaches(options, options.store.name === "kubernetes" ? agent : undefined);
   const node = options.node ?? readFileIfExists(NODENAME_FILE)?.trim() ?? "";
-  if (node !== "") caches.for(node).catch(() => {}); // requests report what is wrong
+  if (node !== "") caches.for(node).catch(() => {}); // the error is reported by requests
   const shared: Shared = {
     ...options,
     kubernetes,
@@ -100,7 +101,7 @@ export async function answerWarmUp(store: Datastore, request: ReceivedRequest): 
   return await answer({ store, log, env: {}, caches, ...own }, request);
 }
 
-/** What all requests of the service share. */
+/** Shared by all requests of the service. */
 type Shared = Omit<CniServiceOptions, "kubernetes"> & {
   readonly kubernetes: CniServiceOptions["kubernetes"] | undefined;
   readonly caches: NodeCaches;
@@ -109,12 +110,12 @@ type Shared = Omit<CniServiceOptions, "kubernetes"> & {
   readonly removalQueue: LinkRemovalQueue;
 };
 
-/** The cache of the node that requests name: one node, except in tests. */
+/** Creates one cache per node. All requests are for the same node, except in tests. */
 class NodeCaches implements AsyncDisposable {
   readonly #caches = new Map<string, Promise<NodeCache>>();
   constructor(
     readonly options: CniServiceOptions,
-    /** Of the API server, if that is the datastore. */
+    /** Set if the datastore is Kubernetes. */
     readonly api: (() => Promise<KubeApi>) | undefined,
   ) {}
 
@@ -145,26 +146,25 @@ async function answer(shared: Shared, received: ReceivedRequest): Promise<string
   let request: CniRequest | undefined;
   try {
     const message = parseServiceRequest(text);
-    if (message === undefined)
-      return reply({ declined: "the request has no line of its own before the configuration" });
+    if (message === undefined) return reply({ declined: "the request has no header line before the configuration" });
     using times = recordTimes(shared, message.env);
     const parsed = parseRequest("calico", message.env, message.stdin);
     request = parsed;
     const conf = parseNetConf(parsed.config);
     const candidate = { request: parsed, conf, pid };
-    const declined = notForServices(candidate) ?? shared.scope(candidate);
+    const declined = declineForAllServices(candidate) ?? shared.scope(candidate);
     if (declined !== undefined) {
       const { command, containerId: containerID } = parsed;
-      log.debug("a CNI command is left to the plugin", { command, containerID, reason: declined });
+      log.debug("declined a CNI command; the plugin runs it", { command, containerID, reason: declined });
       return reply({ declined });
     }
-    return await inOrder(shared.mutex, parsed, async () => {
+    return await runSequentially(shared.mutex, parsed, async () => {
       if (!received.isCallerConnected()) return "";
       return reply(0, await run(shared, { request: parsed, conf, received, netns, mark: times.mark }));
     });
   } catch (error) {
-    // A pod's token is revoked when the pod is deleted, and its process may still run for a while. Whatever was not undone is
-    // found by the plugin, which repeats the command with its own credentials.
+    // A pod's token is revoked when the pod is deleted, although its process may still run for a while. The plugin then repeats
+    // the command with its own credentials, and finds whatever was not undone.
     if (isUnauthenticated(error)) {
       const { command, containerId: containerID } = request ?? {};
       log.warn("the API server rejects this agent's token; the plugin uses its own", { command, containerID });
@@ -177,7 +177,7 @@ async function answer(shared: Shared, received: ReceivedRequest): Promise<string
 
 /**
  * @returns undefined if there is no line before the configuration
- * @throws CniError if that line is not what a plugin sends
+ * @throws CniError if that line is invalid
  */
 export function parseServiceRequest(text: string): (RequestHead & { readonly stdin: string }) | undefined {
   const line = text.indexOf("\n");
@@ -191,17 +191,17 @@ export function parseServiceRequest(text: string): (RequestHead & { readonly std
   const env = typeof head === "object" && head !== null && "env" in head ? head.env : undefined;
   const isMap = typeof env === "object" && env !== null && !Array.isArray(env);
   if (!isMap || !Object.values(env).every((value) => typeof value === "string"))
-    throw new CniError(DECODING_FAILURE, "the request has no environment of texts");
+    throw new CniError(DECODING_FAILURE, "the request's environment is not a map of strings");
   return { env: env as RequestHead["env"], stdin: text.slice(line + 1) };
 }
 
 const reply = (head: ReplyHead, stdout = ""): string => `${JSON.stringify(head)}\n${stdout}\n`;
 
 /**
- * Requests for one attachment run one after the other. The plugin may be killed while its ADD is in progress; the next
- * request for the attachment starts after that ADD was completed and undone.
+ * Runs the requests for one attachment sequentially. If the plugin is killed during an ADD, the next request for the attachment
+ * starts after that ADD was completed and undone.
  */
-function inOrder<T>(
+function runSequentially<T>(
   mutex: KeyedMutex,
   { command, containerId, ifName }: CniRequest,
   work: () => Promise<T>,
@@ -210,7 +210,7 @@ function inOrder<T>(
   return mutex.run(`attachment ${containerId}/${ifName}`, undefined, work);
 }
 
-interface Running {
+interface ParsedRequest {
   readonly request: CniRequest;
   readonly conf: NetConf;
   readonly received: ReceivedRequest;
@@ -218,13 +218,13 @@ interface Running {
   readonly mark: MarkStep;
 }
 
-/** @returns what the plugin prints */
-async function run(shared: Shared, { request, conf, received, netns, mark }: Running): Promise<string> {
+/** @returns the text that the plugin prints */
+async function run(shared: Shared, { request, conf, received, netns, mark }: ParsedRequest): Promise<string> {
   const { store, log, mutex } = shared;
   const identity = identify(request, conf);
   const cache = await shared.caches.for(identity.node).catch(() => undefined);
   const { kubernetes } = shared;
-  const known = cache?.knownPod(identity, request.args.podUid);
+  const known = cache?.cachedPod(identity, request.args.podUid);
   using deadline = Deadline.for(store, request, conf);
   return await runCommand(
     buildContext({
@@ -241,7 +241,7 @@ async function run(shared: Shared, { request, conf, received, netns, mark }: Run
       isCallerConnected: received.isCallerConnected,
       removeLink: shared.removalQueue.remove,
       kubernetes:
-        kubernetes === undefined ? undefined : known === undefined ? kubernetes : knownFirst(known, kubernetes),
+        kubernetes === undefined ? undefined : known === undefined ? kubernetes : cachedPodFirst(known, kubernetes),
       openNetns: () => {
         if (netns === undefined) throw new SyscallError(`open network namespace ${request.netns}`, "ENOENT");
         return NetworkNamespace.open(`/proc/self/fd/${netns.fd}`, request.netns);
@@ -250,8 +250,11 @@ async function run(shared: Shared, { request, conf, received, netns, mark }: Run
   );
 }
 
-/** Reads the pod of a request and its namespace from the cache, and everything else from the API server. */
-function knownFirst({ pod, namespace }: KnownPod, api: () => Promise<KubernetesApi>): () => Promise<KubernetesApi> {
+/** Returns an API that reads the pod of a request and its namespace from the cache, and everything else from the API server. */
+function cachedPodFirst(
+  { pod, namespace }: CachedPod,
+  api: () => Promise<KubernetesApi>,
+): () => Promise<KubernetesApi> {
   const isPod = (inNamespace: string, name: string): boolean =>
     inNamespace === namespace.metadata.name && name === pod.metadata.name;
   return async () => ({
@@ -276,7 +279,7 @@ function recordTimes(
   return {
     mark,
     [Symbol.dispose]: () => {
-      mark("answered");
+      mark("reply sent");
       setImmediate(() => void appendTimes(file, request, times));
     },
   };

@@ -41,7 +41,7 @@ function requestFor(command: string): ReceivedRequest {
     CNI_PATH: "/opt/cni/bin",
   };
   const conf = { cniVersion: "1.0.0", name: NODE, type: "calico", nodename: NODE, nodename_file_optional: true };
-  // A lock file of its own: a plugin that works alone may hold the host's.
+  // Not the host's lock file, which a plugin process may hold.
   const config = { ...conf, ipam_lock_file: "/dev/null", ipam: { type: "calico-ipam" } };
   return { text: `${JSON.stringify({ env })}\n${JSON.stringify(config)}`, isCallerConnected: () => true };
 }

@@ -1,4 +1,4 @@
-// Servers for tests of the service's client: one that records requests and sends a given reply, and one that is stopped.
+// Provides servers for tests of the service's client: one that records requests and sends a given reply, and one that is stopped.
 import { once } from "node:events";
 import { connect, createServer, type Socket } from "node:net";
 import { mkdtempSync, rmSync } from "node:fs";

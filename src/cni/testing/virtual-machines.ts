@@ -1,5 +1,5 @@
-// A cluster with virtual machines for tests: a datastore in memory, what the plugin asks of Kubernetes, and pods that come
-// and go on its nodes. The kernel's part is tested in namespaces.
+// Provides a cluster with virtual machines for tests: an in-memory datastore, a fake Kubernetes API, and ADD and DEL of pods
+// without network interfaces.
 import { type Datastore, openSqliteInMemory } from "../../datastore/index.ts";
 import { Ipam } from "../../ipam/index.ts";
 import type { IpAddress } from "../../lib/ip/ip.ts";
@@ -8,7 +8,7 @@ import { silentLogger } from "../../lib/log/log.ts";
 import { API_VERSION, type IpamConfig, type KindName, type Labels, type Resource } from "../../model/index.ts";
 import type { CniContext } from "../context.ts";
 import { INTERNAL, MissingObject } from "../error.ts";
-import { type Assigned, assignAddresses, releaseAddresses } from "../ipam/pool-addresses.ts";
+import { type Assigned, assignPoolAddresses, releasePoolAddresses } from "../ipam/pool-addresses.ts";
 import type { KubernetesApi } from "../kubernetes/api.ts";
 import { parseNetConf } from "../request/net-conf.ts";
 import { buildContext } from "../open-context.ts";
@@ -29,7 +29,7 @@ interface Metadata {
   }[];
 }
 
-export interface Wanted {
+export interface PodRequest {
   readonly pod: string;
   readonly container?: string;
   readonly node?: string;
@@ -37,20 +37,21 @@ export interface Wanted {
   readonly conf?: object;
 }
 
-export class MachineBench {
-  /** `plural/name`; everything is in namespace ns1. */
+export class VirtualMachineCluster {
+  /** By `plural/name`; all are in namespace ns1. */
   readonly objects = new Map<string, { readonly metadata: Metadata; readonly spec?: object }>();
-  readonly asked: string[] = [];
+  /** The objects that were read, as `plural/name`. */
+  readonly reads: string[] = [];
   readonly ipam: Ipam;
   private constructor(readonly store: Datastore) {
     this.ipam = new Ipam({ datastore: store });
   }
 
-  /** @param inSteps as with Kubernetes, which cannot write several things at once */
-  static async create(inSteps = false): Promise<MachineBench> {
+  /** @param hasTransactions false simulates the Kubernetes datastore */
+  static async create(hasTransactions = true): Promise<VirtualMachineCluster> {
     const store = await openSqliteInMemory();
-    if (inSteps) Object.defineProperty(store, "transact", { value: undefined });
-    const bench = new MachineBench(store);
+    if (!hasTransactions) Object.defineProperty(store, "transact", { value: undefined });
+    const bench = new VirtualMachineCluster(store);
     await bench.put("ClusterInformation", "default", { datastoreReady: true });
     await bench.put("Node", "n1", {});
     await bench.put("Node", "n2", {});
@@ -69,7 +70,11 @@ export class MachineBench {
     await this.ipam.configure(value === undefined ? {} : { kubeVirtVmAddressPersistence: value });
   }
 
-  /** A machine that runs as `vm1`, or an instance nobody else made. */
+  /**
+   * Creates the machine `vm1` and its instance.
+   * @param options.alone create only the instance
+   * @param options.uid of the instance
+   */
   machine(options: { readonly alone?: boolean; readonly uid?: string } = {}): void {
     const { alone = false, uid = "vmi-1" } = options;
     const owner = { apiVersion: "kubevirt.io/v1", kind: "VirtualMachine", name: "vm1", uid: "vm-1", controller: true };
@@ -78,12 +83,16 @@ export class MachineBench {
     this.objects.set("virtualmachineinstances/vm1", { metadata: { name: "vm1", uid, ownerReferences } });
   }
 
+  /** Marks the machine or its instance as being deleted. */
   end(what: "virtualmachines" | "virtualmachineinstances"): void {
     const { metadata } = this.objects.get(`${what}/vm1`) ?? { metadata: { name: "vm1", uid: "" } };
     this.objects.set(`${what}/vm1`, { metadata: { ...metadata, deletionTimestamp: "2026-01-01T00:00:00Z" } });
   }
 
-  /** A pod of the machine. @param migration the move that ends in it */
+  /**
+   * Creates a pod of the machine.
+   * @param options.migration the migration whose target is this pod
+   */
   pod(
     name: string,
     options: { readonly migration?: string; readonly uid?: string; readonly kind?: string } = {},
@@ -95,7 +104,7 @@ export class MachineBench {
     this.objects.set(`pods/${name}`, { metadata, spec: {} });
   }
 
-  context({ pod, container = `c-${pod}`, node = "n1", conf = {} }: Wanted): CniContext {
+  context({ pod, container = `c-${pod}`, node = "n1", conf = {} }: PodRequest): CniContext {
     const stdin = { cniVersion: "1.0.0", name: "net1", type: "calico", nodename: node, nodename_file_optional: true };
     const rest = { policy: { type: "k8s" }, ipam_lock_file: "/dev/null", ipam: { type: "calico-ipam" }, ...conf };
     const env = {
@@ -114,42 +123,42 @@ export class MachineBench {
     });
   }
 
-  add(wanted: Wanted): Promise<Assigned> {
+  add(wanted: PodRequest): Promise<Assigned> {
     const context = this.context(wanted);
     const { ip } = wanted;
-    return assignAddresses(context, { settings: context.conf.ipam, ip });
+    return assignPoolAddresses(context, { settings: context.conf.ipam, ip });
   }
 
-  /** The addresses alone. */
-  async addresses(wanted: Wanted): Promise<string[]> {
+  /** Like `add`, but returns only the addresses. */
+  async addresses(wanted: PodRequest): Promise<string[]> {
     return (await this.add(wanted)).ips.map(({ address }) => String(address.address));
   }
 
-  async del(wanted: Wanted): Promise<void> {
-    await releaseAddresses(this.context(wanted));
+  async del(wanted: PodRequest): Promise<void> {
+    await releasePoolAddresses(this.context(wanted));
   }
 
   async handles(): Promise<string[]> {
     return (await this.store.list({ type: "ipamHandle" })).items.map(({ key }) => key.handleId).sort();
   }
 
-  /** The pods noted beside the machine's first address. */
+  /** Returns the pods that own the machine's first address. */
   async owners(): Promise<{ active?: string; alternate?: string }> {
-    const [owned] = await this.ipam.changeOwners("net1.vmi.ns1.vm1", (owners) => owners);
+    const [owned] = await this.ipam.updateOwnerAttributes("net1.vmi.ns1.vm1", (owners) => owners);
     const [active, alternate] = [owned?.active?.["pod"], owned?.alternate?.["pod"]];
     return { active, alternate };
   }
 
-  /** What the node agent does when the machine has arrived. */
-  async arrived(): Promise<void> {
-    await this.ipam.changeOwners("net1.vmi.ns1.vm1", ({ active, alternate }) => ({
+  /** Swaps the owners, as Felix does when the migration is complete. */
+  async completeMigration(): Promise<void> {
+    await this.ipam.updateOwnerAttributes("net1.vmi.ns1.vm1", ({ active, alternate }) => ({
       active: alternate,
       alternate: active,
     }));
   }
 
   readonly #get = async (plural: string, name: string): Promise<never> => {
-    this.asked.push(`${plural}/${name}`);
+    this.reads.push(`${plural}/${name}`);
     const found = this.objects.get(`${plural}/${name}`);
     if (found === undefined) throw new MissingObject(INTERNAL, `${plural} ${JSON.stringify(name)} not found`);
     return found as never;

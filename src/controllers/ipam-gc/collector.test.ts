@@ -360,7 +360,7 @@ test("TC-K22 CI-077 for a stopped virtual machine, the handle identifies the vir
   const address = await fixture.assign("n1", "virt-launcher-vm1-a", { "vmi-name": "vm1" }, handle);
   fixture.start(MINUTE);
   await fixture.scan();
-  await fixture.ipam.changeOwners(handle, () => ({}));
+  await fixture.ipam.updateOwnerAttributes(handle, () => ({}));
   await fixture.scan(2 * GRACE);
   expect(await fixture.allocated()).toEqual([address]);
   fixture.kube.delete(machine);

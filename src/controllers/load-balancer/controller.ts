@@ -12,7 +12,7 @@ import {
   goTimestamp,
   type Ipam,
   IpamError,
-  LOAD_BALANCER,
+  LOAD_BALANCER_OWNER,
   loadBalancerHandle,
   UnknownHandle,
 } from "../../ipam/index.ts";
@@ -107,7 +107,7 @@ export class LoadBalancerAddresses {
     const { ipam, log } = this.#options;
     while (!signal.aborted)
       try {
-        return await ipam.upgradeHost(LOAD_BALANCER, signal);
+        return await ipam.upgradeHost(LOAD_BALANCER_OWNER, signal);
       } catch (error) {
         if (signal.aborted) return;
         log.warn("cannot upgrade the blocks of services, retrying", { error: describeError(error) });
@@ -192,7 +192,7 @@ export class LoadBalancerAddresses {
       [ATTRIBUTE.timestamp]: goTimestamp(now()),
       [ATTRIBUTE.type]: "LoadBalancer",
     };
-    const request = { handleId, attributes, host: LOAD_BALANCER.name, use: "LoadBalancer" } as const;
+    const request = { handleId, attributes, host: LOAD_BALANCER_OWNER.name, use: "LoadBalancer" } as const;
     const failures: unknown[] = [];
     for (const address of assignExact)
       try {

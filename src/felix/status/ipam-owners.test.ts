@@ -16,13 +16,13 @@ function open(options: { alternate?: Record<string, string>; failures?: number }
   };
   const logged: string[] = [];
   let reads = 0;
-  const ipam: Pick<Ipam, "allocationOf" | "setOwners"> = {
+  const ipam: Pick<Ipam, "allocationOf" | "setOwnerAttributes"> = {
     allocationOf: async (address) => {
       reads++;
       if (failures-- > 0) throw new Error("the datastore is unavailable");
       return { address, block: "10.65.0.0/26" as Cidr, handleId: "net.vmi.ns.vm", ...entry };
     },
-    setOwners: async ({ active, alternate, expectActive, expectAlternate }) => {
+    setOwnerAttributes: async ({ active, alternate, expectActive, expectAlternate }) => {
       expect([expectActive, expectAlternate]).toEqual([entry.attributes, entry.alternateAttributes ?? null]);
       entry = { attributes: active ?? {}, ...(alternate ? { alternateAttributes: alternate } : {}) };
     },

@@ -34,7 +34,7 @@ export function ownerSwapper(deps: {
 
 /** Does not throw: an address whose owner cannot be changed is logged and skipped. */
 export async function swapOwners(options: {
-  readonly ipam: Pick<Ipam, "allocationOf" | "setOwners">;
+  readonly ipam: Pick<Ipam, "allocationOf" | "setOwnerAttributes">;
   readonly arrival: Arrival;
   readonly log: Logger;
   readonly signal: AbortSignal;
@@ -61,7 +61,7 @@ export async function swapOwners(options: {
 }
 
 async function swapOwner(
-  ipam: Pick<Ipam, "allocationOf" | "setOwners">,
+  ipam: Pick<Ipam, "allocationOf" | "setOwnerAttributes">,
   { workload }: WorkloadEndpointId,
   net: Cidr,
   signal: AbortSignal,
@@ -74,7 +74,7 @@ async function swapOwner(
   const isAlternate =
     alternateAttributes?.["pod"] === pod && [undefined, namespace].includes(alternateAttributes?.["namespace"]);
   if (!isAlternate || alternateAttributes === undefined || handleId === undefined) return;
-  await ipam.setOwners(
+  await ipam.setOwnerAttributes(
     {
       address,
       handleId,

@@ -5,38 +5,48 @@
 import { type IpAddress, ipVersion, maskCidr } from "../../lib/ip/ip.ts";
 import { claimBlock } from "../blocks/affinities.ts";
 import {
-  type AllocationOwner,
+  type HandleAndAttributes,
   allocationAt,
   isCooling,
   ordinalOf,
-  ownerText,
+  formatBlockOwner,
   sameHandle,
   takeOrdinal,
 } from "../blocks/block.ts";
 import { readConfig } from "../config.ts";
 import { type Context, retryOnConflict } from "../context.ts";
-import { AddressTaken, BlockClaimed, BlockLimitReached, NotInPool, NotOurBlock, UseNotAllowed } from "../errors.ts";
+import {
+  AddressTaken,
+  BlockClaimed,
+  BlockLimitReached,
+  BlockOwnedByOther,
+  NotInPool,
+  UseNotAllowed,
+} from "../errors.ts";
 import { withExpiredCooldownsFreed } from "./find-free-block.ts";
 import { countOf } from "../blocks/handles.ts";
-import { type PoolUse, poolAround, readPools } from "./pools.ts";
-import { blockLimit, ownerFor } from "./assignment-inputs.ts";
-import { writeTaken } from "./take-from-block.ts";
+import { type PoolUse, poolContaining, readPools } from "./pools.ts";
+import { blockLimit, blockOwnerFor } from "./assignment-inputs.ts";
+import { writeAllocation } from "./take-from-block.ts";
 
-export interface AssignAddressRequest extends AllocationOwner {
+export interface AssignAddressRequest extends HandleAndAttributes {
   readonly address: IpAddress;
   readonly host: string;
   /** Checked against the pool when given. */
   readonly use?: PoolUse;
-  /** At most so many addresses of this family under the handle; one that holds the address already is then fine. */
+  /**
+   * Maximum number of the handle's addresses of this family; beyond it, `HandleLimitReached` is thrown. If set, it is not an
+   * error that the handle already has the address.
+   */
   readonly maxPerHandle?: number;
 }
 
-/** @returns how many addresses the handle counts now, where it was raised; it may count too many, never too few */
+/** @returns the handle's address count if it was incremented. After a crash it may be too high, never too low. */
 export async function assignAddress(context: Context, request: AssignAddressRequest): Promise<number | undefined> {
   const { address, handleId, attributes } = request;
-  const owner = ownerFor(request.host, request.use ?? "Workload");
+  const owner = blockOwnerFor(request.host, request.use ?? "Workload");
   const [config, pools] = await Promise.all([readConfig(context), readPools(context.records, ipVersion(address))]);
-  const pool = poolAround(
+  const pool = poolContaining(
     pools.filter((candidate) => candidate.mayAssign),
     address,
   );
@@ -52,8 +62,8 @@ export async function assignAddress(context: Context, request: AssignAddressRequ
     const known = await context.records.block(cidr);
     const stored = known ?? (await claimOrRead(context, cidr, owner, limit));
     if (stored === undefined) return undefined;
-    if (config.strictAffinity && stored.value.affinity !== ownerText(owner))
-      throw new NotOurBlock(cidr, stored.value.affinity);
+    if (config.strictAffinity && stored.value.affinity !== formatBlockOwner(owner))
+      throw new BlockOwnedByOther(cidr, stored.value.affinity);
     const block = withExpiredCooldownsFreed(context, stored, config.ipCooldownSeconds ?? 0);
     const ordinal = ordinalOf(block.value, address);
     const held = allocationAt(block.value, ordinal);
@@ -62,17 +72,14 @@ export async function assignAddress(context: Context, request: AssignAddressRequ
         return { handle: undefined };
       throw new AddressTaken(address, held.handleId, isCooling(held) ? "Address is in cooldown" : undefined);
     }
-    const taken = takeOrdinal(block.value, ordinal, {
-      handleId,
-      attributes,
-    });
-    const raise = { handleId, count: 1, maxPerHandle: request.maxPerHandle, handle: undefined, extraWrites: [] };
-    return writeTaken(context, block, taken, raise);
+    const taken = takeOrdinal(block.value, ordinal, { handleId, attributes });
+    const increment = { handleId, count: 1, maxPerHandle: request.maxPerHandle, handle: undefined, extraWrites: [] };
+    return writeAllocation(context, block, taken, increment);
   });
   return handle && countOf(handle.value);
 }
 
-/** A block nobody has becomes ours; where another was faster, its block serves as well. */
+/** Claims a block that does not exist yet. If another host creates it first, returns that host's block. */
 async function claimOrRead(
   context: Context,
   cidr: Parameters<typeof claimBlock>[1],

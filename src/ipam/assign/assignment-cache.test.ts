@@ -1,4 +1,4 @@
-// An IPAM client with a cache reads less than one without, and fails only if that one would fail too.
+// Checks that an IPAM client with a cache reads less than one without, and fails only if that one would fail too.
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import type { Write } from "../../datastore/index.ts";
@@ -6,7 +6,7 @@ import { parseCidr } from "../../lib/ip/ip.ts";
 import { AssignmentCache } from "./assignment-cache.ts";
 import { ExtraWritesRefused } from "../errors.ts";
 import type { Ipam } from "../ipam.ts";
-import { TestCluster } from "../testing/bench.ts";
+import { TestCluster } from "../testing/test-cluster.ts";
 import { findViolations } from "../testing/invariants.ts";
 import { StaleEntries } from "../testing/stale-entries.ts";
 
@@ -20,7 +20,7 @@ async function cluster(): Promise<TestCluster> {
   return c;
 }
 
-/** A client with a cache that records its calls to the datastore. */
+/** Returns a client with a cache, and a list of its calls to the datastore. */
 function cachingClient(c: TestCluster, isUpdated = () => true): { ipam: Ipam; calls: string[] } {
   const store = c.store.connect();
   const calls: string[] = [];
@@ -40,7 +40,7 @@ const profileWrite =
     return [{ op: "create", entry: { key: { type: "resource", kind: "Profile", name }, value } } as Write];
   };
 
-test("an assignment from a known block is one transaction; a release reads the handle, then it is one transaction", async () => {
+test("an assignment from a cached block is one transaction; a release is one read of the handle and one transaction", async () => {
   const c = await cluster();
   const { ipam, calls } = cachingClient(c);
   const assign = (handleId: string) => ipam.autoAssign({ ...REQUEST, handleId });
@@ -52,7 +52,7 @@ test("an assignment from a known block is one transaction; a release reads the h
   calls.length = 0;
   await ipam.releaseByHandle("h1");
   expect(calls).toEqual(["get", "transact"]);
-  // The last addresses of a block: whether the host keeps it is decided by the cached pool and node.
+  // The last addresses of a block: the cached pool and node decide whether the host keeps the block.
   calls.length = 0;
   await ipam.releaseByHandle("h0");
   await ipam.releaseByHandle("h2");
@@ -106,7 +106,7 @@ for (const isCaching of [true, false])
         value: { spec: { addresses: result.addresses } },
       });
     }
-    // A refused extra write: nothing is assigned.
+    // A rejected extra write: nothing is assigned.
     const before = c.store.snapshot();
     const refused = ipam.autoAssign({ ...REQUEST, handleId: "again", extraWrites: profileWrite("h0") });
     await expect(refused).rejects.toThrow(ExtraWritesRefused);
@@ -132,7 +132,7 @@ for (const isCaching of [true, false])
     expect(c.handles()).toHaveProperty("h2");
   });
 
-/** What happens in a cluster between two pods of a host. */
+/** An event in the cluster. */
 type Event =
   | { readonly is: "pod"; readonly count: number; readonly pool?: string }
   | { readonly is: "gone"; readonly which: number }
@@ -140,7 +140,7 @@ type Event =
   | { readonly is: "label"; readonly labels: Record<string, string> }
   | { readonly is: "reserve"; readonly cidr: string }
   | { readonly is: "config"; readonly strict: boolean; readonly cooldown: number }
-  | { readonly is: "stranger"; readonly what: "takes" | "releases" | "claims" | "givesUp" };
+  | { readonly is: "otherProcess"; readonly what: "assigns" | "releases" | "claims" | "releasesBlock" };
 
 const POOLS = ["10.0.0.0/28", "10.1.0.0/28", "10.2.0.0/28"] as const;
 const arbEvent = fc.oneof(
@@ -177,8 +177,8 @@ const arbEvent = fc.oneof(
   {
     weight: 2,
     arbitrary: fc.record({
-      is: fc.constant("stranger"),
-      what: fc.constantFrom("takes", "releases", "claims", "givesUp"),
+      is: fc.constant("otherProcess"),
+      what: fc.constantFrom("assigns", "releases", "claims", "releasesBlock"),
     }),
   },
 ) as fc.Arbitrary<Event>;
@@ -195,14 +195,14 @@ async function change(c: TestCluster, event: Exclude<Event, { is: "pod" | "gone"
     if (spec !== undefined) return c.pool(name, CIDRS[name] ?? "", { blockSize: 29, ...spec });
     return void (await c.store.delete({ type: "resource", kind: "IPPool", name }).catch(() => {}));
   }
-  const stranger = c.client(c.store.connect());
+  const other = c.client(c.store.connect());
   const block = parseCidr(Object.keys(c.blocks())[0] ?? "10.0.0.0/29");
   const owner = { type: "host", name: "a" } as const;
   const work: Record<typeof event.what, () => Promise<unknown>> = {
-    takes: () => stranger.autoAssign({ ...REQUEST, handleId: `s${pods}` }),
-    releases: () => stranger.releaseByHandle(`h${pods - 1}`),
-    claims: () => stranger.claimAffinity(block, { type: "host", name: "b" }),
-    givesUp: () => stranger.releaseBlockAffinity(block, owner, { mustBeEmpty: false }),
+    assigns: () => other.autoAssign({ ...REQUEST, handleId: `s${pods}` }),
+    releases: () => other.releaseByHandle(`h${pods - 1}`),
+    claims: () => other.claimAffinity(block, { type: "host", name: "b" }),
+    releasesBlock: () => other.releaseBlockAffinity(block, owner, { mustBeEmpty: false }),
   };
   await work[event.what]().catch(() => {});
 }

@@ -1,17 +1,17 @@
-// Cached reads for assignments of one host, kept by the node agent's CNI service so that an assignment is a single write.
+// Caches the reads of one host's assignments. The node agent's CNI service uses it, so that an assignment is a single write.
 //
-//   pools, reservations, IPAM configuration, node, affinities   as old as the watch delay, as in a decision of Calico that
-//                                                               is delayed between its reads and its write
+//   pools, reservations, IPAM configuration, node, affinities   as old as the watch delay; Calico's values are as outdated
+//                                                               if a delay occurs between its reads and its write
 //   blocks of this host                                         the last value that this process read or wrote
 //
-// Cached blocks need no watch: the compare-and-swap of a block refuses a write that was decided by an outdated value, and
+// Cached blocks need no watch: the compare-and-swap of a block rejects a write that was decided by an outdated value, and
 // IPAM then reads the block from the datastore. An assignment that the cache cannot satisfy is repeated with reads from
 // the datastore (`auto-assign.ts`). So an outdated cache costs a second attempt, never a wrong address.
 import type { WatchedEntries } from "../../datastore/index.ts";
 import type { Cidr, IpVersion } from "../../lib/ip/ip.ts";
 import type { IpamConfig, IpPool, Labels, StoredQuery } from "../../model/index.ts";
 import type { AssignmentReads } from "./assignment-reads.ts";
-import { type Owner, ownerText } from "../blocks/block.ts";
+import { type BlockOwner, formatBlockOwner } from "../blocks/block.ts";
 import { configOf } from "../config.ts";
 import { poolsOf } from "./pools.ts";
 import type { StoredAffinity, StoredBlock } from "../records.ts";
@@ -24,20 +24,19 @@ const CONFIG = { type: "ipamConfig" } as const;
 export class AssignmentCache implements AssignmentReads {
   readonly #blocks = new Map<Cidr, StoredBlock>();
 
-  /** @param entries those of `queriesFor(host)`, and perhaps others */
+  /** @param entries must contain the results of `queriesFor(host)` */
   constructor(
     readonly host: string,
     readonly entries: Pick<WatchedEntries, "isInSync" | "get" | "list">,
   ) {}
 
-  /** What the entries must contain. */
   static queriesFor(host: string): readonly StoredQuery[] {
     const node = { type: "resource", kind: "Node", name: host } as const;
     return [POOLS, RESERVATIONS, CONFIG, node, { type: "blockAffinity", host, affinityType: "host" }];
   }
 
-  /** Whether the cache can be used for assignments of this owner. */
-  serves(owner: Owner): boolean {
+  /** True if the cache can be used for assignments of this owner. */
+  serves(owner: BlockOwner): boolean {
     return owner.type === "host" && owner.name === this.host && this.entries.isInSync;
   }
 
@@ -61,7 +60,7 @@ export class AssignmentCache implements AssignmentReads {
     return node && (node.value.metadata.labels ?? {});
   }
 
-  async affinitiesOf(owner: Owner, version: IpVersion): Promise<readonly StoredAffinity[]> {
+  async affinitiesOf(owner: BlockOwner, version: IpVersion): Promise<readonly StoredAffinity[]> {
     return this.entries.list({ type: "blockAffinity", host: owner.name, affinityType: owner.type, version });
   }
 
@@ -73,7 +72,7 @@ export class AssignmentCache implements AssignmentReads {
   /** Called by IPAM for every block that it read or wrote. Only blocks of this host are kept. */
   setBlock(stored: StoredBlock): void {
     const { cidr } = stored.key;
-    if (stored.value.affinity === ownerText({ type: "host", name: this.host })) this.#blocks.set(cidr, stored);
+    if (stored.value.affinity === formatBlockOwner({ type: "host", name: this.host })) this.#blocks.set(cidr, stored);
     else this.#blocks.delete(cidr);
   }
 

@@ -1,51 +1,50 @@
-// The inputs of an assignment: configuration, reservations, the pools it may use, the blocks that its host owns.
+// Collects the inputs of an assignment: configuration, reservations, the pools it may use, the blocks that its host owns.
 import { NotFound } from "../../datastore/index.ts";
 import { addressBits, cidrContains, type IpVersion } from "../../lib/ip/ip.ts";
 import type { IpamConfig, IpPool } from "../../model/index.ts";
-import { releaseBlock, ownerOf } from "../blocks/affinities.ts";
+import { releaseBlockAffinity, blockOwnerOf } from "../blocks/affinities.ts";
 import type { AutoAssignRequest } from "./auto-assign.ts";
 import type { AssignmentReads } from "./assignment-reads.ts";
-import type { HostReserved, Owner } from "../blocks/block.ts";
+import type { HostReserved, BlockOwner } from "../blocks/block.ts";
 import { DEFAULT_MAX_BLOCKS_PER_HOST } from "../config.ts";
 import { type Context, isConflict } from "../context.ts";
 import { BlockClaimed, BlockNotEmpty } from "../errors.ts";
 import type { BlockSearch } from "./find-free-block.ts";
-import { choosePools, type PoolUse, poolAround, selectsNode } from "./pools.ts";
+import { choosePools, type PoolUse, poolContaining, selectsNode } from "./pools.ts";
 import type { StoredAffinity } from "../records.ts";
 import type { Reservations } from "./reservations.ts";
 
 export interface AssignmentInputs {
   readonly config: IpamConfig;
   readonly reservations: Reservations;
-  readonly usable: readonly IpPool[];
-  readonly owner: Owner;
+  readonly usablePools: readonly IpPool[];
+  readonly owner: BlockOwner;
   /** The owner's blocks inside the usable pools. */
-  readonly owned: readonly StoredAffinity[];
-  /** How many there may be. */
-  readonly limit: number;
+  readonly ownAffinities: readonly StoredAffinity[];
+  readonly maxBlocks: number;
 }
 
-export const LOAD_BALANCER: Owner = { type: "virtual", name: "load-balancer" };
+export const LOAD_BALANCER_OWNER: BlockOwner = { type: "virtual", name: "load-balancer" };
 
-export const ownerFor = (host: string, use: PoolUse): Owner =>
-  use === "LoadBalancer" ? LOAD_BALANCER : { type: "host", name: host };
+export const blockOwnerFor = (host: string, use: PoolUse): BlockOwner =>
+  use === "LoadBalancer" ? LOAD_BALANCER_OWNER : { type: "host", name: host };
 
 export type InputsRequest = Pick<
   AutoAssignRequest,
   "version" | "host" | "use" | "pools" | "namespaceLabels" | "maxBlocks" | "hostReserved"
 >;
 
-/** Reads everything from the datastore. On the way, empty blocks that the host may no longer use are given up. */
+/** Reads the inputs from the datastore. Releases empty blocks whose pool no longer selects the host. */
 export async function readInputs(context: Context, request: InputsRequest): Promise<AssignmentInputs> {
   const { inputs, deselected } = await collectInputs(context.reads, request);
-  for (const affinity of deselected) await giveUpDeselected(context, affinity);
+  for (const affinity of deselected) await releaseDeselectedBlock(context, affinity);
   return inputs;
 }
 
 /** Inputs from the cache; undefined if there is no cache, or the decision needs reads from the datastore. */
 export async function cachedInputs(context: Context, request: InputsRequest): Promise<AssignmentInputs | undefined> {
   const { cache } = context.options;
-  if (cache?.serves(ownerFor(request.host, request.use)) !== true) return undefined;
+  if (cache?.serves(blockOwnerFor(request.host, request.use)) !== true) return undefined;
   try {
     const { inputs, deselected } = await collectInputs(cache, request);
     return deselected.length === 0 ? inputs : undefined;
@@ -58,7 +57,7 @@ async function collectInputs(
   reads: AssignmentReads,
   request: InputsRequest,
 ): Promise<{ readonly inputs: AssignmentInputs; readonly deselected: readonly StoredAffinity[] }> {
-  const owner = ownerFor(request.host, request.use);
+  const owner = blockOwnerFor(request.host, request.use);
   const [config, reservations, pools, nodeLabels, affinities] = await Promise.all([
     reads.config(),
     reads.reservations(),
@@ -67,7 +66,7 @@ async function collectInputs(
     reads.affinitiesOf(owner, request.version),
   ]);
   if (nodeLabels === undefined) throw new NotFound(`Node(${owner.name})`);
-  const usable = choosePools(pools, {
+  const usablePools = choosePools(pools, {
     host: request.host,
     version: request.version,
     use: request.use,
@@ -78,24 +77,24 @@ async function collectInputs(
   });
   const enabled = pools.filter((pool) => pool.mayAssign);
   const isDeselected = ({ key }: StoredAffinity): boolean => {
-    const pool = poolAround(enabled, key.cidr);
+    const pool = poolContaining(enabled, key.cidr);
     return pool !== undefined && !selectsNode(pool, nodeLabels);
   };
   const inputs = {
     config,
     reservations,
-    usable,
+    usablePools,
     owner,
-    owned: affinities.filter(({ key }) => usable.some((pool) => cidrContains(pool.cidr, key.cidr))),
-    limit: blockLimit(request.maxBlocks, config.maxBlocksPerHost),
+    ownAffinities: affinities.filter(({ key }) => usablePools.some((pool) => cidrContains(pool.cidr, key.cidr))),
+    maxBlocks: blockLimit(request.maxBlocks, config.maxBlocksPerHost),
   };
   return { inputs, deselected: affinities.filter(isDeselected) };
 }
 
-/** Where to look for a new block. */
+/** Returns the parameters of a search for a new block. */
 export function searchIn(inputs: AssignmentInputs, request: InputsRequest): Omit<BlockSearch, "exhausted"> {
   return {
-    pools: inputs.usable,
+    pools: inputs.usablePools,
     owner: inputs.owner,
     version: request.version,
     reservations: inputs.reservations,
@@ -104,23 +103,23 @@ export function searchIn(inputs: AssignmentInputs, request: InputsRequest): Omit
   };
 }
 
-/** The longest block prefix whose block still contains the addresses that the host reserves in each block. */
+/** Returns the longest prefix length whose blocks contain more addresses than the host reserves in each block. */
 function longestBlock(version: IpVersion, reserved: HostReserved | undefined): number {
   const bits = addressBits(version);
   if (reserved === undefined) return bits;
   return bits - (reserved.startOfBlock + reserved.endOfBlock).toString(2).length;
 }
 
-/** The smaller of the request's and the cluster's limit; twenty when nobody says. */
+/** The smaller of the request's and the cluster's limit; without either, `DEFAULT_MAX_BLOCKS_PER_HOST`. */
 export function blockLimit(requested: number | undefined, global: number): number {
   if (requested !== undefined && requested > 0) return global > 0 ? Math.min(requested, global) : requested;
   return global > 0 ? global : DEFAULT_MAX_BLOCKS_PER_HOST;
 }
 
-/** Gives up a block whose pool no longer selects this node, if the block is empty. */
-async function giveUpDeselected(context: Context, affinity: StoredAffinity): Promise<void> {
+/** Releases a block whose pool no longer selects this node, if the block is empty. */
+async function releaseDeselectedBlock(context: Context, affinity: StoredAffinity): Promise<void> {
   try {
-    await releaseBlock(context, ownerOf(affinity), affinity.key.cidr, { mustBeEmpty: true });
+    await releaseBlockAffinity(context, blockOwnerOf(affinity), affinity.key.cidr, { mustBeEmpty: true });
   } catch (error) {
     if (!(error instanceof BlockNotEmpty || error instanceof BlockClaimed || isConflict(error))) throw error;
   }

@@ -1,8 +1,8 @@
-// What decisions about addresses read besides blocks and handles. There are two implementations: the datastore (the plugin's
-// own process, calicoctl, controllers), and `AssignmentCache` for the node agent's CNI service.
+// Declares the reads that an assignment needs besides blocks and handles. There are two implementations: the datastore (for
+// the plugin's own process, calicoctl and the controllers), and `AssignmentCache` for the node agent's CNI service.
 import type { IpVersion } from "../../lib/ip/ip.ts";
 import type { IpamConfig, IpPool, Labels } from "../../model/index.ts";
-import type { Owner } from "../blocks/block.ts";
+import type { BlockOwner } from "../blocks/block.ts";
 import { configOf } from "../config.ts";
 import { poolsOf } from "./pools.ts";
 import type { Records, StoredAffinity } from "../records.ts";
@@ -10,13 +10,13 @@ import { Reservations } from "./reservations.ts";
 
 export interface AssignmentReads {
   config(): Promise<IpamConfig>;
-  /** By name. Pools that cannot be parsed are left out. */
+  /** Sorted by name. Pools that cannot be parsed are left out. */
   pools(version?: IpVersion): Promise<readonly IpPool[]>;
   reservations(): Promise<Reservations>;
   /** Undefined if there is no such node. */
   nodeLabels(host: string): Promise<Labels | undefined>;
-  /** In the order of their keys. */
-  affinitiesOf(owner: Owner, version: IpVersion): Promise<readonly StoredAffinity[]>;
+  /** Sorted by key. */
+  affinitiesOf(owner: BlockOwner, version: IpVersion): Promise<readonly StoredAffinity[]>;
 }
 
 export class DatastoreReads implements AssignmentReads {
@@ -39,7 +39,7 @@ export class DatastoreReads implements AssignmentReads {
     return node && (node.metadata.labels ?? {});
   }
 
-  affinitiesOf(owner: Owner, version: IpVersion): Promise<readonly StoredAffinity[]> {
+  affinitiesOf(owner: BlockOwner, version: IpVersion): Promise<readonly StoredAffinity[]> {
     return this.records.affinitiesOf(owner, version);
   }
 }

@@ -4,7 +4,7 @@ import { parseAddress, parseCidr } from "../../lib/ip/ip.ts";
 import { describeShortage } from "./auto-assign.ts";
 import { BadRequest, BlockLimitReached, NoBlockAllowed, NoPoolForNode } from "../errors.ts";
 import { countOf } from "../blocks/handles.ts";
-import { TestCluster } from "../testing/bench.ts";
+import { TestCluster } from "../testing/test-cluster.ts";
 
 async function cluster(pool: string, blockSize?: number): Promise<TestCluster> {
   const c = new TestCluster();
@@ -29,7 +29,7 @@ test("CI-050 the first assignment claims a block and confirms its affinity", asy
   expect(block.sequenceNumberForAllocation["0"]).toBe(block.sequenceNumber - 1n);
 });
 
-test("CI-050 IPv6 blocks are /122 and live beside IPv4 ones", async () => {
+test("CI-050 IPv6 blocks have prefix length 122; a handle can have addresses of both families", async () => {
   const c = await cluster("10.65.0.0/24");
   await c.pool("p6", "fd00::/48");
   const [four = ""] = await c.assign("n1", "h");
@@ -39,18 +39,18 @@ test("CI-050 IPv6 blocks are /122 and live beside IPv4 ones", async () => {
   expect(Object.keys(c.handles()["h"] ?? {})).toHaveLength(2);
 });
 
-test("several blocks are claimed in the host's order, and used in list order", async () => {
+test("blocks are claimed in the host's order, and used in the order of their keys", async () => {
   const c = await cluster("10.65.0.0/26", 30);
   const all = [];
   for (let i = 0; i < 10; i++) all.push(...(await c.assign("n1", `c${i}`)));
   expect(all).toEqual([56, 57, 58, 59, 60, 61, 62, 63, 0, 1].map((n) => `10.65.0.${n}/30`));
   await c.ipam.releaseByHandle("c0");
-  // A process that remembers nothing starts at the first block of the list.
+  // A process without a cache starts at the first listed block.
   const { addresses } = await c.client().autoAssign({ version: 4, count: 1, host: "n1", use: "Workload" });
   expect(addresses.map(String)).toEqual(["10.65.0.2/30"]);
 });
 
-test("CI-052 borrowing begins when every block is claimed, and ends when all are full", async () => {
+test("CI-052 addresses are borrowed when every block is claimed, until all blocks are full", async () => {
   const c = await cluster("10.65.0.0/29", 30);
   expect(await c.assign("n1", "a", { count: 2 })).toEqual(["10.65.0.4/30", "10.65.0.5/30"]);
   expect(await c.assign("n2", "b")).toEqual(["10.65.0.0/30"]);
@@ -61,7 +61,7 @@ test("CI-052 borrowing begins when every block is claimed, and ends when all are
   );
 });
 
-test("CI-052 strict affinity never borrows, and follows a change at once", async () => {
+test("CI-052 with strict affinity no address is borrowed; a change of the setting takes effect immediately", async () => {
   const c = await cluster("10.65.0.0/29", 30);
   await c.config({ strictAffinity: true });
   await c.assign("n2", "b");
@@ -72,7 +72,7 @@ test("CI-052 strict affinity never borrows, and follows a change at once", async
   expect(await c.assign("n1", "c")).toEqual(["10.65.0.1/30"]);
 });
 
-test("CI-053 without automatic blocks only those made by hand are used", async () => {
+test("CI-053 with autoAllocateBlocks off, only blocks that were claimed explicitly are used", async () => {
   const c = await cluster("10.65.0.0/29", 30);
   await c.config({ strictAffinity: true, autoAllocateBlocks: false });
   expect(await failure(c.assign("n1", "a"))).toBeInstanceOf(NoBlockAllowed);
@@ -81,7 +81,7 @@ test("CI-053 without automatic blocks only those made by hand are used", async (
   expect(((await failure(c.assign("n1", "b"))) as Error).message).toStartWith("failed to find or claim a block");
 });
 
-test("CI-054 a request's own block limit ends it with what it got, without borrowing", async () => {
+test("CI-054 at the request's block limit, the error lists the addresses assigned so far and nothing is borrowed", async () => {
   const c = await cluster("10.65.0.0/27", 30);
   const request = { version: 4, count: 9, host: "n1", handleId: "h", use: "Workload", maxBlocks: 2 } as const;
   const error = await failure(c.ipam.autoAssign(request));
@@ -90,7 +90,7 @@ test("CI-054 a request's own block limit ends it with what it got, without borro
   expect(c.handles()["h"]).toEqual({ "10.65.0.8/30": 4, "10.65.0.12/30": 4 });
 });
 
-test("CI-055 the cluster's limit counts, the smaller of two counts, twenty when nobody says", async () => {
+test("CI-055 the smaller of the cluster's and the request's block limit applies; the default is 20", async () => {
   const c = await cluster("10.65.0.0/24", 30);
   await c.config({ strictAffinity: true, maxBlocksPerHost: 3 });
   const blocksOf = async (count: number, maxBlocks?: number) => {
@@ -105,10 +105,10 @@ test("CI-055 the cluster's limit counts, the smaller of two counts, twenty when 
   await c.config({});
   expect(await blocksOf(100)).toBe(20);
   await c.config({ strictAffinity: true, maxBlocksPerHost: 30 });
-  expect(await c.assign("n1", "raised", { count: 8 })).toHaveLength(8);
+  expect(await c.assign("n1", "incremented", { count: 8 })).toHaveLength(8);
 });
 
-test("CI-056 a node that is deselected gets nothing new and gives its empty blocks back", async () => {
+test("CI-056 a node that a pool no longer selects gets no new addresses and releases its empty blocks", async () => {
   const c = await cluster("10.65.0.0/24");
   await c.pool("q", "10.66.0.0/24");
   await c.assign("n1", "a", { pools: ["10.66.0.0/24"] });
@@ -126,7 +126,7 @@ test("CI-056 a node that is deselected gets nothing new and gives its empty bloc
   expect(c.affinities()).toEqual({});
 });
 
-test("CI-058 a use that a pool does not allow keeps the host's blocks there", async () => {
+test("CI-058 a pool that no longer allows a use rejects requests for it, but the host keeps its blocks", async () => {
   const c = await cluster("10.65.0.0/24");
   await c.assign("n1", "a");
   await c.ipam.releaseByHandle("a");
@@ -137,7 +137,7 @@ test("CI-058 a use that a pool does not allow keeps the host's blocks there", as
   await expect(c.ipam.autoAssign({ ...request, use: "" as "Workload" })).rejects.toThrow(BadRequest);
 });
 
-test("CI-061 reserved addresses and blocks are not given, however large the reservation", async () => {
+test("CI-061 reserved addresses and blocks are not assigned, also if the reservation is large", async () => {
   const c = await cluster("10.65.0.0/28", 30);
   await c.resource("IPReservation", "r", { reservedCIDRs: ["10.65.0.0/30", "10.65.0.5", "bad", "10.65.0.12/31"] });
   const { addresses, messages } = await c.ipam.autoAssign({ version: 4, count: 16, host: "n1", use: "Workload" });
@@ -153,7 +153,7 @@ test("CI-061 reserved addresses and blocks are not given, however large the rese
   expect(six).toMatch(/^fd00:0:0:[c-f]/);
 });
 
-test("CI-068 an empty block of another host is taken over after a minute, not before, not in use", async () => {
+test("CI-068 an empty block of another host is taken over one minute after it was claimed; a block in use is not", async () => {
   const c = await cluster("10.65.0.0/29", 30);
   await c.config({ strictAffinity: true });
   await c.assign("n2", "old", { count: 8 });
@@ -166,7 +166,7 @@ test("CI-068 an empty block of another host is taken over after a minute, not be
   expect(c.affinities()).toEqual({ "n1 10.65.0.4/30": "confirmed", "n2 10.65.0.0/30": "confirmed" });
 });
 
-test("CI-076 load balancer addresses belong to a virtual host and need no node", async () => {
+test("CI-076 blocks of load balancer addresses have a virtual owner, so no Node is needed", async () => {
   const c = await cluster("10.65.0.0/24");
   await c.pool("lb", "10.90.0.0/26", { allowedUses: ["LoadBalancer"] });
   const { addresses } = await c.ipam.autoAssign({ version: 4, count: 1, host: "x", use: "LoadBalancer" });
@@ -175,10 +175,10 @@ test("CI-076 load balancer addresses belong to a virtual host and need no node",
   expect(c.block("10.90.0.0/26").affinity).toBe("virtual:load-balancer");
 });
 
-test("a host that is no node gets nothing", async () =>
+test("a host without a Node resource gets no address", async () =>
   expect(await failure((await cluster("10.65.0.0/24")).assign("ghost", "h"))).toBeInstanceOf(NotFound));
 
-test("a half-made claim of this host is finished, a lost one removed", async () => {
+test("an unfinished claim of the host is completed; the affinity of a lost claim is deleted", async () => {
   const c = await cluster("10.65.0.0/24");
   const affinity = (host: string, cidr: string, state: "pending") =>
     c.store.create({
@@ -196,7 +196,7 @@ test("a half-made claim of this host is finished, a lost one removed", async () 
   });
 });
 
-test("CI-060 blocks of a pool made anew with another block size are left alone", async () => {
+test("CI-060 after a pool was re-created with another block size, blocks of the old size are not used", async () => {
   const c = await cluster("10.65.0.0/28", 30);
   await c.assign("n1", "a");
   await c.pool("p", "10.65.0.0/28", { blockSize: 29 });
@@ -204,7 +204,7 @@ test("CI-060 blocks of a pool made anew with another block size are left alone",
   expect(new Set(given).size).toBe(given.length);
 });
 
-test("an assignment returns how many addresses its handle counts, both families and earlier ones included", async () => {
+test("an assignment returns the handle's address count, including both families and earlier assignments", async () => {
   const c = await cluster("10.65.0.0/24");
   await c.pool("p6", "fd00::/48");
   for (const [i, isStepwise] of [false, true].entries()) {

@@ -4,16 +4,16 @@
 import type { Revision } from "../../datastore/index.ts";
 import type { Cidr, IpVersion } from "../../lib/ip/ip.ts";
 import type { IpPool, Labels } from "../../model/index.ts";
-import { isConfirmed, ownerOf, resolveAffinity } from "../blocks/affinities.ts";
+import { isConfirmed, blockOwnerOf, resolveAffinity } from "../blocks/affinities.ts";
 import { type AssignmentInputs, cachedInputs, readInputs, searchIn } from "./assignment-inputs.ts";
-import type { AllocationOwner, HostReserved, Owner } from "../blocks/block.ts";
+import type { HandleAndAttributes, HostReserved, BlockOwner } from "../blocks/block.ts";
 import { type Context, isConflict, retryOnConflict } from "../context.ts";
 import { BadRequest, BlockClaimed, BlockLimitReached, NoBlockAllowed } from "../errors.ts";
 import {
   type BlockSearch,
   claimFreeBlock,
-  claimUsedBlock,
-  hasRoom,
+  claimExistingBlock,
+  hasFreeAddress,
   isBlockOf,
   orderOf,
   withExpiredCooldownsFreed,
@@ -23,19 +23,19 @@ import type { PoolUse } from "./pools.ts";
 import type { StoredAffinity, StoredBlock, StoredHandle } from "../records.ts";
 import { type ExtraWrites, type TakeRequest, takeFromBlock } from "./take-from-block.ts";
 
-export interface AutoAssignRequest extends AllocationOwner {
+export interface AutoAssignRequest extends HandleAndAttributes {
   readonly version: IpVersion;
   readonly count: number;
   /** The node the addresses are for. */
   readonly host: string;
   readonly use: PoolUse;
-  /** Draw from these pools only, in this order. */
+  /** Assign only from these pools, in this order. */
   readonly pools?: readonly Cidr[];
   readonly namespaceLabels?: Labels;
-  /** At most so many blocks of this family for the host; the smaller of this and the cluster's setting counts. */
+  /** Maximum number of the host's blocks of this family. If the cluster's setting is smaller, the setting applies. */
   readonly maxBlocks?: number;
   readonly hostReserved?: HostReserved;
-  /** At most so many addresses of this family under the handle, or `HandleLimitReached`. */
+  /** Maximum number of the handle's addresses of this family; beyond it, `HandleLimitReached` is thrown. */
   readonly maxPerHandle?: number;
   /** The handle as this caller wrote it last. By default the handle is assumed not to exist; if it does, it is read. */
   readonly handle?: StoredHandle;
@@ -49,7 +49,7 @@ export interface AutoAssignRequest extends AllocationOwner {
 export interface Assignments {
   readonly version: IpVersion;
   readonly requested: number;
-  /** Each address with the length of its block. */
+  /** Each address with the prefix length of its block. */
   readonly addresses: readonly Cidr[];
   /** Why there are fewer than requested. */
   readonly messages: readonly string[];
@@ -75,10 +75,10 @@ export async function autoAssign(context: Context, request: AutoAssignRequest): 
   if (cached !== undefined) await assignment.takeFromCachedBlocks(cached);
   if (assignment.isComplete) return assignment.result([]);
   const inputs = await readInputs(context, request);
-  return assignment.result(await new Search(context, request, inputs, assignment).run());
+  return assignment.result(await new AddressSearch(context, request, inputs, assignment).run());
 }
 
-/** The addresses that a request has got so far. */
+/** The addresses assigned to a request so far. */
 class Assignment {
   readonly #addresses: Cidr[] = [];
   #extraRevisions: readonly Revision[] | undefined;
@@ -114,7 +114,7 @@ class Assignment {
   }
 
   async takeFromCachedBlocks(inputs: AssignmentInputs): Promise<void> {
-    for (const affinity of inputs.owned) {
+    for (const affinity of inputs.ownAffinities) {
       const { cidr } = affinity.key;
       if (this.isComplete) return;
       if (!isConfirmed(affinity) || inputs.reservations.covers(cidr)) continue;
@@ -123,16 +123,16 @@ class Assignment {
     }
   }
 
-  /** @param onlyOf take only if the block belongs to this owner, also after it was read again */
-  async take(inputs: AssignmentInputs, block: StoredBlock, onlyOf?: Owner): Promise<void> {
+  /** @param requiredOwner take addresses only if the block has this owner; checked again whenever the block is read again */
+  async take(inputs: AssignmentInputs, block: StoredBlock, requiredOwner?: BlockOwner): Promise<void> {
     const { config, owner, reservations } = inputs;
     const { handleId, attributes, extraWrites, count, maxPerHandle } = this.request;
     const taking: TakeRequest = {
       count: this.missing,
-      for: { handleId, attributes },
+      allocation: { handleId, attributes },
       isReserved: (address) => reservations.has(address),
       cooldownSeconds: config.ipCooldownSeconds ?? 0,
-      onlyOf: onlyOf ?? (config.strictAffinity ? owner : undefined),
+      requiredOwner: requiredOwner ?? (config.strictAffinity ? owner : undefined),
       maxPerHandle,
       handle: this.#handle,
       extraWrites: this.missing < count ? undefined : extraWrites,
@@ -144,17 +144,17 @@ class Assignment {
   }
 }
 
-/** Full blocks are common: a few are read at once instead of one after the other. */
+/** Full blocks are common, so this many are read concurrently. */
 const READ_AHEAD = 4;
-/** Number of blocks that are looked at before all are listed, if every block is claimed. */
-const NEAR = 16;
+/** If every block is claimed: the number of blocks that are tried before all blocks are listed. */
+const NEARBY_BLOCKS = 16;
 
-/** The search for addresses by reads from the datastore: own blocks, then a new block, then blocks of other hosts. */
-class Search {
+/** Searches for addresses by reads from the datastore: own blocks, then a new block, then blocks of other hosts. */
+class AddressSearch {
   /** Blocks that need not be tried again. */
   readonly #exhausted = new Set<Cidr>();
   readonly #cooldownSeconds: number;
-  #owned: number;
+  #ownedBlocks: number;
 
   constructor(
     readonly context: Context,
@@ -163,7 +163,7 @@ class Search {
     readonly assignment: Assignment,
   ) {
     this.#cooldownSeconds = inputs.config.ipCooldownSeconds ?? 0;
-    this.#owned = inputs.owned.length;
+    this.#ownedBlocks = inputs.ownAffinities.length;
   }
 
   /** @returns why addresses may be missing */
@@ -171,9 +171,9 @@ class Search {
     await this.#fromOwned();
     if (this.#missing > 0) await this.#fromClaimed();
     if (this.#missing > 0) await this.#fromOthers();
-    const { config, usable } = this.inputs;
+    const { config, usablePools } = this.inputs;
     if (config.strictAffinity) return ["No more free affine blocks and strict affinity enabled"];
-    return [`No IPs available in pools: [${usable.map((pool) => pool.cidr).join(" ")}]`];
+    return [`No IPs available in pools: [${usablePools.map((pool) => pool.cidr).join(" ")}]`];
   }
 
   get #missing(): number {
@@ -181,12 +181,12 @@ class Search {
   }
 
   async #fromOwned(): Promise<void> {
-    const { owned } = this.inputs;
-    const worthwhile = owned.filter(({ key }) => !this.inputs.reservations.covers(key.cidr));
-    for (const { key } of owned) this.#exhausted.add(key.cidr);
-    // Mostly the first one will do.
-    for (let i = 0, width = 1; i < worthwhile.length && this.#missing > 0; i += width, width = READ_AHEAD) {
-      const ahead = worthwhile.slice(i, i + width);
+    const { ownAffinities } = this.inputs;
+    const notReserved = ownAffinities.filter(({ key }) => !this.inputs.reservations.covers(key.cidr));
+    for (const { key } of ownAffinities) this.#exhausted.add(key.cidr);
+    // The first block usually has a free address, so it is read alone.
+    for (let i = 0, width = 1; i < notReserved.length && this.#missing > 0; i += width, width = READ_AHEAD) {
+      const ahead = notReserved.slice(i, i + width);
       const blocks = await Promise.all(ahead.map(({ key }) => this.context.records.block(key.cidr)));
       for (const [j, affinity] of ahead.entries()) if (this.#missing > 0) await this.#takeResolved(affinity, blocks[j]);
     }
@@ -195,15 +195,15 @@ class Search {
   async #takeResolved(first: StoredAffinity, known: StoredBlock | undefined): Promise<void> {
     const { cidr } = first.key;
     await retryOnConflict(this.context, `affinity for ${cidr}`, async (attempt) => {
-      const affinity = attempt === 0 ? first : await this.context.records.affinity(ownerOf(first), cidr);
+      const affinity = attempt === 0 ? first : await this.context.records.affinity(blockOwnerOf(first), cidr);
       if (affinity === undefined) return true;
       try {
         const before = attempt === 0 ? known : undefined;
         await this.#take(await resolveAffinity(this.context, affinity, this.request.hostReserved, before));
         return true;
       } catch (error) {
-        if (error instanceof BlockClaimed) return true; // another host has it by now
-        if (isConflict(error)) return undefined; // another process of this host was at it
+        if (error instanceof BlockClaimed) return true; // another host owns it now
+        if (isConflict(error)) return undefined; // another process of this host wrote it
         throw error;
       }
     });
@@ -211,16 +211,18 @@ class Search {
 
   async #fromClaimed(): Promise<void> {
     while (this.#missing > 0) {
-      this.#mayClaim();
+      this.#requireMayClaim();
       const block = await claimFreeBlock(this.context, this.#search);
       if (block === undefined) return;
       await this.#takeClaimed(block);
     }
   }
 
-  #mayClaim(): void {
-    const { config, limit } = this.inputs;
-    if (this.#owned >= limit) throw new BlockLimitReached(this.request.host, limit, this.assignment.addresses);
+  /** @throws BlockLimitReached, NoBlockAllowed */
+  #requireMayClaim(): void {
+    const { config, maxBlocks } = this.inputs;
+    if (this.#ownedBlocks >= maxBlocks)
+      throw new BlockLimitReached(this.request.host, maxBlocks, this.assignment.addresses);
     if (!config.autoAllocateBlocks) throw new NoBlockAllowed(this.request.host, this.assignment.addresses);
   }
 
@@ -231,63 +233,63 @@ class Search {
   async #takeClaimed(block: StoredBlock): Promise<void> {
     await this.#take(block);
     this.#exhausted.add(block.key.cidr);
-    this.#owned++;
+    this.#ownedBlocks++;
   }
 
-  /** Every block is claimed: look at a few in this host's order, then at all, for an idle one or one with room. */
+  /** Every block is claimed. Tries a few in this host's order, then all: an empty one is taken over, others lend addresses. */
   async #fromOthers(): Promise<void> {
-    const { usable, config } = this.inputs;
+    const { usablePools, config } = this.inputs;
     if (!config.strictAffinity)
-      for (const pool of usable) if (this.#missing > 0) await this.#fromBlocks(await this.#nearStart(pool));
+      for (const pool of usablePools) if (this.#missing > 0) await this.#fromBlocks(await this.#blocksNearStart(pool));
     if (this.#missing > 0) await this.#fromBlocks(await this.#allBlocks());
   }
 
-  async #nearStart(pool: IpPool): Promise<readonly StoredBlock[]> {
+  async #blocksNearStart(pool: IpPool): Promise<readonly StoredBlock[]> {
     const order = orderOf(this.context, pool, this.inputs.owner);
-    const count = order.count < NEAR ? Number(order.count) : NEAR;
+    const count = order.count < NEARBY_BLOCKS ? Number(order.count) : NEARBY_BLOCKS;
     const near = Array.from({ length: count }, (_, i) => order.at(BigInt(i)));
     return (await Promise.all(near.map((cidr) => this.context.records.block(cidr)))).flatMap((block) => block ?? []);
   }
 
-  /** In this host's order. On the way, blocks that somebody wanted but never made are claimed. */
+  /** Returns all blocks in this host's order. Claims blocks that have an affinity but were never created. */
   async #allBlocks(): Promise<readonly StoredBlock[]> {
     const { version } = this.request;
     const [blocks, affinities] = await Promise.all([
       this.context.records.blocks(version),
       this.context.records.affinities(version),
     ]);
-    const made = new Map(blocks.map((block) => [block.key.cidr, block]));
-    const names = new Set([...made.keys(), ...affinities.map(({ key }) => key.cidr)]);
-    const sorted = this.inputs.usable.flatMap((pool) => {
+    const existing = new Map(blocks.map((block) => [block.key.cidr, block]));
+    const cidrs = new Set([...existing.keys(), ...affinities.map(({ key }) => key.cidr)]);
+    const sorted = this.inputs.usablePools.flatMap((pool) => {
       const order = orderOf(this.context, pool, this.inputs.owner);
-      return [...names]
+      return [...cidrs]
         .filter((cidr) => isBlockOf(cidr, pool) && !this.#exhausted.has(cidr))
-        .map((cidr) => ({ cidr, place: order.placeOf(cidr) }))
-        .sort((a, b) => (a.place < b.place ? -1 : 1))
+        .map((cidr) => ({ cidr, position: order.positionOf(cidr) }))
+        .sort((a, b) => (a.position < b.position ? -1 : 1))
         .map(({ cidr }) => cidr);
     });
     for (const cidr of sorted) {
       if (this.#missing === 0) break;
-      if (made.has(cidr) || this.inputs.reservations.covers(cidr)) continue;
-      this.#mayClaim();
+      if (existing.has(cidr) || this.inputs.reservations.covers(cidr)) continue;
+      this.#requireMayClaim();
       const block = await tryClaim(this.context, this.#search, cidr);
       if (block !== undefined) await this.#takeClaimed(block);
     }
-    return sorted.flatMap((cidr) => made.get(cidr) ?? []);
+    return sorted.flatMap((cidr) => existing.get(cidr) ?? []);
   }
 
-  /** @param found in order */
-  async #fromBlocks(found: readonly StoredBlock[]): Promise<void> {
-    const blocks = found.map((block) => withExpiredCooldownsFreed(this.context, block, this.#cooldownSeconds));
+  /** @param stored in the order in which they are tried */
+  async #fromBlocks(stored: readonly StoredBlock[]): Promise<void> {
+    const blocks = stored.map((block) => withExpiredCooldownsFreed(this.context, block, this.#cooldownSeconds));
     while (this.#missing > 0) {
-      this.#mayClaim();
-      const block = await claimUsedBlock(this.context, this.#search, blocks);
+      this.#requireMayClaim();
+      const block = await claimExistingBlock(this.context, this.#search, blocks);
       if (block === undefined) break;
       await this.#takeClaimed(block);
     }
     if (this.inputs.config.strictAffinity) return;
     for (const block of blocks)
-      if (this.#missing > 0 && hasRoom(block, this.inputs.reservations)) await this.#take(block);
+      if (this.#missing > 0 && hasFreeAddress(block, this.inputs.reservations)) await this.#take(block);
   }
 
   #take(block: StoredBlock): Promise<void> {

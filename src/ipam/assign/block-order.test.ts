@@ -8,7 +8,7 @@ import { fnv32, GoRandom } from "./go-random.ts";
 
 const noSeed = () => 0;
 
-test("GoRandom gives the well-known first numbers of seed 1", () => {
+test("GoRandom returns the well-known first numbers of seed 1", () => {
   const random = new GoRandom(1);
   const int63 = () => random.uint64() & ((1n << 63n) - 1n);
   expect([int63(), int63(), int63()]).toEqual([5577006791947779410n, 8674665223082153551n, 6129484611666145821n]);
@@ -19,7 +19,7 @@ test("fnv32 is FNV-1", () => {
   expect(fnv32("a")).toBe(0x050c5d7e);
 });
 
-test("CI-051 the host's name alone decides where it starts", () => {
+test("CI-051 the first block depends only on the host's name", () => {
   const pool = { cidr: parseCidr("10.65.0.0/16"), blockSize: 26 };
   const first = (host: string) => new BlockOrder(pool, host, noSeed).at(0n);
   expect<string>(first("n1")).toBe("10.65.40.128/26");
@@ -41,7 +41,7 @@ test.skipIf(!existsSync(recorded))("CI-051 every recorded host starts at the rec
   expect(seen).toBeGreaterThan(50);
 });
 
-test("the order is upwards, around, and each block once", () => {
+test("the order is ascending, wraps around, and contains each block once", () => {
   const order = new BlockOrder({ cidr: parseCidr("fd00::/116"), blockSize: 122 }, "worker-1", noSeed);
   const blocks = [...order];
   expect(new Set(blocks).size).toBe(64);
@@ -53,11 +53,11 @@ test("the order is upwards, around, and each block once", () => {
   ]);
 });
 
-test("placeOf inverts at, in pools of any size", () =>
+test("positionOf is the inverse of at, in pools of any size", () =>
   fc.assert(
     fc.property(fc.integer({ min: 0, max: 80 }), fc.string(), fc.bigInt(0n, 1n << 90n), (bits, host, n) => {
       const order = new BlockOrder({ cidr: parseCidr(`fd00::/${122 - bits}`), blockSize: 122 }, host, noSeed);
-      const place = n % order.count;
-      expect(order.placeOf(order.at(place))).toBe(place);
+      const position = n % order.count;
+      expect(order.positionOf(order.at(position))).toBe(position);
     }),
   ));

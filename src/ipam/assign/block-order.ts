@@ -1,5 +1,6 @@
-// In which order a host goes through the blocks of a pool: from a start that its name decides, upwards and around.
-// Hosts thus spread over the pool and rarely meet. Blocks are numbered, never enumerated: a /48 has 2^74 of them.
+// Computes the order in which a host tries the blocks of a pool: upwards from a start derived from the host's name, wrapping
+// around at the end. So hosts spread over the pool and rarely conflict. Blocks are computed by number and never enumerated,
+// because an IPv6 /48 has 2^74 of them.
 import {
   addressBits,
   addressFromBigInt,
@@ -22,7 +23,7 @@ export class BlockOrder {
   readonly #hostBits: bigint;
   readonly #start: bigint;
 
-  /** @param randomSeed for pools of single addresses, whose start varies from call to call */
+  /** @param randomSeed used instead of the host's name if a block is a single address, as in Calico */
   constructor(
     readonly pool: PoolShape,
     host: string,
@@ -36,26 +37,26 @@ export class BlockOrder {
     this.#start = this.count === 1n ? 0n : new GoRandom(seed).below(this.count);
   }
 
-  /** The block at a place of the order, from 0. */
-  at(place: bigint): Cidr {
-    const index = (this.#start + place) % this.count;
+  /** Returns the block at a position of the order, counted from 0. */
+  at(position: bigint): Cidr {
+    const index = (this.#start + position) % this.count;
     const address = addressFromBigInt(this.#base + (index << this.#hostBits), ipVersion(this.pool.cidr));
     return `${address}/${this.pool.blockSize}` as Cidr;
   }
 
-  /** Where a block of this pool stands in the order. */
-  placeOf(block: Cidr): bigint {
+  /** Returns the position of a block of this pool. */
+  positionOf(block: Cidr): bigint {
     const index = (addressToBigInt(cidrAddress(block)) - this.#base) >> this.#hostBits;
     return (index - this.#start + this.count) % this.count;
   }
 
-  /** How many places from here on go upwards without a wrap. */
-  untilWrap(place: bigint): bigint {
-    return this.count - ((this.#start + place) % this.count);
+  /** Returns the number of positions from here to the wrap-around. */
+  untilWrap(position: bigint): bigint {
+    return this.count - ((this.#start + position) % this.count);
   }
 
-  /** All blocks in order; ask for no more than needed. */
+  /** Yields all blocks in order. Large pools must not be iterated to the end. */
   *[Symbol.iterator](): Generator<Cidr> {
-    for (let place = 0n; place < this.count; place++) yield this.at(place);
+    for (let position = 0n; position < this.count; position++) yield this.at(position);
   }
 }

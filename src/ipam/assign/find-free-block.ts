@@ -1,5 +1,6 @@
-// Finding a block nobody has, or that nobody uses. Affinities are small and name nearly every block there is, so they
-// are what a crowded pool is searched by; blocks, which carry all allocations, are listed only when that finds nothing.
+// Finds a block that is not claimed, or an empty block of another host. Affinities are small and name nearly every existing
+// block, so a crowded pool is searched by listing affinities. Blocks contain all allocations, so they are listed only if the
+// affinities do not lead to a free block.
 import {
   addressToBigInt,
   type Cidr,
@@ -10,8 +11,15 @@ import {
   ipVersion,
 } from "../../lib/ip/ip.ts";
 import { Unauthorized } from "../../datastore/index.ts";
-import { claimBlock, claimedAtMs, releaseBlock, parseOwner } from "../blocks/affinities.ts";
-import { addressAt, freeExpiredCooldowns, type HostReserved, isEmpty, type Owner, ownerText } from "../blocks/block.ts";
+import { claimBlock, claimedAtMs, releaseBlockAffinity, parseBlockOwner } from "../blocks/affinities.ts";
+import {
+  addressAt,
+  freeExpiredCooldowns,
+  type HostReserved,
+  isEmpty,
+  type BlockOwner,
+  formatBlockOwner,
+} from "../blocks/block.ts";
 import { BlockOrder } from "./block-order.ts";
 import { type Context, isConflict } from "../context.ts";
 import { BlockClaimed, BlockNotEmpty } from "../errors.ts";
@@ -19,42 +27,42 @@ import type { StoredAffinity, StoredBlock } from "../records.ts";
 import type { Reservations } from "./reservations.ts";
 import type { IpPool } from "../../model/index.ts";
 
-/** An empty block of another host may be taken over once it has been idle this long. */
+/** An empty block of another host may be taken over this long after it was claimed. */
 const RECLAIM_AFTER_MS = 60_000;
-/** So many lost claims mean there are blocks without affinity: look at the blocks themselves. */
-const LOST_CLAIMS = 8;
+/** This many failed claims indicate that there are blocks without affinity; all blocks are then listed. */
+const MAX_LOST_CLAIMS = 8;
 
 export interface BlockSearch {
   readonly pools: readonly IpPool[];
-  readonly owner: Owner;
+  readonly owner: BlockOwner;
   readonly version: IpVersion;
   readonly reservations: Reservations;
-  /** Blocks of ours that are known to be full. */
+  /** The owner's blocks that are known to be full. */
   readonly exhausted: ReadonlySet<Cidr>;
   readonly cooldownSeconds: number;
   readonly hostReserved?: HostReserved;
 }
 
-/** So many places are looked at directly before all affinities are listed. */
+/** Number of blocks that are read before all affinities are listed. */
 const PROBES = 4;
 
-/** A new block for this owner; undefined when every block of the pools has been claimed by somebody. */
+/** Claims a new block for the owner. Returns undefined if every block of the pools is claimed. */
 export async function claimFreeBlock(context: Context, search: BlockSearch): Promise<StoredBlock | undefined> {
   const taken = new Set(search.exhausted);
   return (await claimNearStart(context, search, taken)) ?? (await claimByAffinities(context, search, taken));
 }
 
-/** In a pool that is not crowded the host's own corner is free: nothing needs to be listed. */
+/** In a pool that is not crowded, one of the first blocks of the host's order is free, so nothing needs to be listed. */
 async function claimNearStart(context: Context, search: BlockSearch, taken: Set<Cidr>) {
   const [pool] = search.pools;
   if (pool === undefined || !search.reservations.isEmpty) return undefined;
   const order = orderOf(context, pool, search.owner);
-  const places = order.count < PROBES ? Number(order.count) : PROBES;
-  const near = Array.from({ length: places }, (_, i) => order.at(BigInt(i))).filter((cidr) => !taken.has(cidr));
+  const positions = order.count < PROBES ? Number(order.count) : PROBES;
+  const near = Array.from({ length: positions }, (_, i) => order.at(BigInt(i))).filter((cidr) => !taken.has(cidr));
   const blocks = await Promise.all(near.map((cidr) => context.records.block(cidr)));
   for (const [i, cidr] of near.entries()) {
     const block = blocks[i];
-    if (block !== undefined && !isOurs(block, search.owner)) taken.add(cidr);
+    if (block !== undefined && !isOwnedBy(block, search.owner)) taken.add(cidr);
     else {
       const claimed = await tryClaim(context, search, cidr);
       if (claimed !== undefined) return claimed;
@@ -70,41 +78,41 @@ async function claimByAffinities(
   taken: Set<Cidr>,
 ): Promise<StoredBlock | undefined> {
   for (const affinity of await context.records.affinities(search.version))
-    if (!isOf(affinity, search.owner)) taken.add(affinity.key.cidr);
+    if (!isAffinityOf(affinity, search.owner)) taken.add(affinity.key.cidr);
   let lost = 0;
   for (const pool of search.pools) {
     const order = orderOf(context, pool, search.owner);
-    for (let place = 0n; place < order.count; place++) {
-      const cidr = order.at(place);
+    for (let position = 0n; position < order.count; position++) {
+      const cidr = order.at(position);
       if (taken.has(cidr)) continue;
       const end = search.reservations.endOfCover(cidr);
       if (end !== undefined) {
-        place += blocksUntil(cidr, end, order, place) - 1n;
+        position += blocksUntil(cidr, end, order, position) - 1n;
         continue;
       }
       const block = await tryClaim(context, search, cidr);
       if (block !== undefined) return block;
       taken.add(cidr);
-      if (++lost === LOST_CLAIMS)
+      if (++lost === MAX_LOST_CLAIMS)
         for (const { key } of await context.records.blocks(search.version)) taken.add(key.cidr);
     }
   }
   return undefined;
 }
 
-/** A reserved range is stepped over in one go, but not beyond where the order wraps around. */
-function blocksUntil(cidr: Cidr, end: bigint, order: BlockOrder, place: bigint): bigint {
+/** Returns the number of blocks to skip inside a reserved range, but not past the wrap-around of the order. */
+function blocksUntil(cidr: Cidr, end: bigint, order: BlockOrder, position: bigint): bigint {
   const blocks = (end - addressToBigInt(cidrAddress(cidr))) / cidrSize(cidr);
-  const untilWrap = order.untilWrap(place);
+  const untilWrap = order.untilWrap(position);
   return blocks < untilWrap ? blocks : untilWrap;
 }
 
-/** The block as ours, if it is or can become so and has room. */
+/** Claims the block. Returns undefined if another owner has it, or if it has no free address. */
 export async function tryClaim(context: Context, search: BlockSearch, cidr: Cidr): Promise<StoredBlock | undefined> {
   try {
     const claimed = await claimBlock(context, cidr, search.owner, search.hostReserved);
     const block = withExpiredCooldownsFreed(context, claimed, search.cooldownSeconds);
-    return hasRoom(block, search.reservations) ? block : undefined;
+    return hasFreeAddress(block, search.reservations) ? block : undefined;
   } catch (error) {
     if (error instanceof BlockClaimed || isConflict(error)) return undefined;
     throw error;
@@ -112,19 +120,20 @@ export async function tryClaim(context: Context, search: BlockSearch, cidr: Cidr
 }
 
 /**
- * Out of blocks that all exist, in this host's order: one that is ours since, or one that stands idle.
- * Undefined when each is in use or too young.
+ * Claims one of several existing blocks: one that already has this owner, or an empty one of another owner.
+ * @param blocks in the order in which they are tried
+ * @returns undefined if each block is in use or was claimed less than `RECLAIM_AFTER_MS` ago
  */
-export async function claimUsedBlock(
+export async function claimExistingBlock(
   context: Context,
   search: BlockSearch,
   blocks: readonly StoredBlock[],
 ): Promise<StoredBlock | undefined> {
   const candidates = blocks.filter(
-    (block) => !search.exhausted.has(block.key.cidr) && hasRoom(block, search.reservations),
+    (block) => !search.exhausted.has(block.key.cidr) && hasFreeAddress(block, search.reservations),
   );
   for (const block of candidates) {
-    const claimed = isOurs(block, search.owner) ? await tryClaim(context, search, block.key.cidr) : undefined;
+    const claimed = isOwnedBy(block, search.owner) ? await tryClaim(context, search, block.key.cidr) : undefined;
     if (claimed !== undefined) return claimed;
   }
   for (const block of candidates) {
@@ -138,17 +147,18 @@ export async function claimUsedBlock(
 async function takeOver(context: Context, search: BlockSearch, block: StoredBlock): Promise<StoredBlock | undefined> {
   const { cidr } = block.key;
   const { affinity, sequenceNumber } = block.value;
-  const holder = parseOwner(affinity);
+  const previousOwner = parseBlockOwner(affinity);
   try {
-    const wasHeld =
-      holder !== undefined && (await releaseBlock(context, holder, cidr, { mustBeEmpty: true, sequenceNumber }));
-    if (!wasHeld) await context.records.deleteBlock(block); // nobody's, and empty
-    context.log.info("took over an empty block", { block: cidr, from: affinity, to: ownerText(search.owner) });
+    const isReleased =
+      previousOwner !== undefined &&
+      (await releaseBlockAffinity(context, previousOwner, cidr, { mustBeEmpty: true, sequenceNumber }));
+    if (!isReleased) await context.records.deleteBlock(block); // the block is empty and has no affinity
+    context.log.info("took over an empty block", { block: cidr, from: affinity, to: formatBlockOwner(search.owner) });
   } catch (error) {
     if (error instanceof BlockNotEmpty || error instanceof BlockClaimed || isConflict(error)) return undefined;
     // In Kubernetes, the accounts of a node may not write affinities of another node (ValidatingAdmissionPolicy).
     if (error instanceof Unauthorized) {
-      context.log.info("may not take over an empty block", { block: cidr, from: affinity, error });
+      context.log.info("not allowed to take over an empty block", { block: cidr, from: affinity, error });
       return undefined;
     }
     throw error;
@@ -156,27 +166,27 @@ async function takeOver(context: Context, search: BlockSearch, block: StoredBloc
   return tryClaim(context, search, cidr);
 }
 
-export function orderOf(context: Context, pool: IpPool, owner: Owner): BlockOrder {
+export function orderOf(context: Context, pool: IpPool, owner: BlockOwner): BlockOrder {
   return new BlockOrder(pool, owner.name, () => Math.floor(context.options.random() * 2 ** 31));
 }
 
-/** Pools may be made anew with another block size: blocks of the old one are not this pool's. */
+/** A pool may have been re-created with another block size. Blocks of the old size do not belong to the new pool. */
 export const isBlockOf = (cidr: Cidr, pool: IpPool): boolean =>
   cidr.endsWith(`/${pool.blockSize}`) && ipVersion(cidr) === ipVersion(pool.cidr) && cidrContains(pool.cidr, cidr);
 
-const isOf = (affinity: StoredAffinity, owner: Owner): boolean =>
+const isAffinityOf = (affinity: StoredAffinity, owner: BlockOwner): boolean =>
   affinity.key.host === owner.name && affinity.key.affinityType === owner.type;
 
-const isOurs = (block: StoredBlock, owner: Owner): boolean => block.value.affinity === ownerText(owner);
+const isOwnedBy = (block: StoredBlock, owner: BlockOwner): boolean => block.value.affinity === formatBlockOwner(owner);
 
-/** The block as of now: what has cooled down long enough is free again, to be stored with the next write. */
+/** Returns the block with expired cooldowns freed. The change is stored with the next write of the block. */
 export function withExpiredCooldownsFreed(context: Context, block: StoredBlock, cooldownSeconds: number): StoredBlock {
   const value = freeExpiredCooldowns(block.value, cooldownSeconds, context.nowMs);
   return value === block.value ? block : { ...block, value };
 }
 
-/** Whether at least one address could be given automatically. */
-export function hasRoom({ value }: StoredBlock, reservations: Reservations): boolean {
+/** True if at least one address is free and not reserved. */
+export function hasFreeAddress({ value }: StoredBlock, reservations: Reservations): boolean {
   if (reservations.isEmpty) return value.unallocated.length > 0;
   return value.unallocated.some((ordinal) => !reservations.has(addressAt(value, ordinal)));
 }

@@ -1,5 +1,5 @@
-// The sequence Go's `math/rand` gives for a seed. Original Calico picks the first block of a host with it, so a host
-// that is reinstalled with either program comes back to the same blocks.
+// Reproduces the random numbers of Go's `math/rand` for a seed. Calico selects the first block of a host with them, so a host
+// that is reinstalled with Calico or calico-ts uses the same blocks again.
 import { GO_RANDOM_TABLE } from "../gen/go-random-table.ts";
 
 const LENGTH = 607;
@@ -37,7 +37,7 @@ export class GoRandom {
     return (this.uint64() >> 31n) & 0xffffffffn;
   }
 
-  /** A number below the limit, drawn as Go's `big.Int.Rand` does: 64-bit words, low first, again while too large. */
+  /** Returns a number below `limit` as Go's `big.Int.Rand` does: 64-bit words, low word first, repeated while too large. */
   below(limit: bigint): bigint {
     if (limit <= 0n) return 0n;
     const bits = limit.toString(2).length;

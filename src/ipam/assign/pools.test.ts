@@ -34,7 +34,7 @@ const disabled = pool("disabled", { cidr: "10.5.0.0/16", disabled: true });
 const services = pool("services", { cidr: "10.6.0.0/16", allowedUses: ["LoadBalancer"] });
 const all = [plain, rack, tenant, tunnels, manual, disabled, services];
 
-test("defaults: block size by family, workloads and tunnels, automatic", () => {
+test("defaults: the block size depends on the family, uses are Workload and Tunnel, assignment is automatic", () => {
   expect(plain).toMatchObject({
     blockSize: 26,
     allowedUses: ["Workload", "Tunnel"],
@@ -45,17 +45,21 @@ test("defaults: block size by family, workloads and tunnels, automatic", () => {
 });
 
 const cases: { name: string; change: Partial<PoolRequest>; want: string[] }[] = [
-  { name: "CI-056 a node selector that does not match leaves the pool out", change: {}, want: ["plain"] },
-  { name: "CI-056 a node with the label may use it", change: { nodeLabels: { rack: "a" } }, want: ["plain", "rack"] },
+  { name: "CI-056 a pool whose node selector does not match is not used", change: {}, want: ["plain"] },
   {
-    name: "CI-057 a namespace selector looks at the namespace's labels",
+    name: "CI-056 a node with the label may use the pool",
+    change: { nodeLabels: { rack: "a" } },
+    want: ["plain", "rack"],
+  },
+  {
+    name: "CI-057 a namespace selector is matched with the namespace's labels",
     change: { namespaceLabels: { team: "red" } },
     want: ["plain", "tenant"],
   },
-  { name: "CI-058 the use decides last", change: { use: "Tunnel" }, want: ["plain", "tunnels"] },
+  { name: "CI-058 only pools that allow the use are chosen", change: { use: "Tunnel" }, want: ["plain", "tunnels"] },
   { name: "CI-076 pools for load balancers", change: { use: "LoadBalancer" }, want: ["services"] },
   {
-    name: "CI-060 asking by name passes over selectors and assignment mode, in the order asked",
+    name: "CI-060 requested pools are used in the requested order, regardless of selectors and assignment mode",
     change: { pools: [manual.cidr, rack.cidr, plain.cidr] },
     want: ["manual", "rack", "plain"],
   },
@@ -63,7 +67,7 @@ const cases: { name: string; change: Partial<PoolRequest>; want: string[] }[] = 
 for (const { name, change, want } of cases)
   test(name, () => expect(names(choosePools(all, request(change)))).toEqual(want));
 
-test("CI-060 a pool that is marked unusable, disabled or going is not used", () => {
+test("CI-060 a pool that is not allocatable, disabled or being deleted is not used", () => {
   const marked = pool(
     "m",
     { cidr: "10.7.0.0/16" },
@@ -79,7 +83,7 @@ test("CI-060 a pool that is marked unusable, disabled or going is not used", () 
   expect(() => choosePools([marked, going, disabled], request())).toThrow(NoQualifiedPool);
 });
 
-test("what excluded all pools is said", () => {
+test("the error states why no pool can be used", () => {
   expect(() => choosePools([], request())).toThrow(NoQualifiedPool);
   expect(() => choosePools([rack], request())).toThrow(NoPoolForNode);
   expect(() => choosePools([], request())).toThrow("qualified ippool: there is no IPv4 pool");
@@ -93,5 +97,5 @@ test("what excluded all pools is said", () => {
   expect(() => choosePools([pool("bad", { cidr: "10.0.0.0/8", nodeSelector: "==" })], request())).toThrow(BadPool);
 });
 
-test("a stored pool that is none is left out", () =>
+test("a stored pool with an invalid CIDR is left out", () =>
   expect(poolsOf([resource("x", { cidr: "nonsense" })])).toEqual([]));

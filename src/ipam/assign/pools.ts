@@ -1,4 +1,4 @@
-// Which pools there are, and which of them a request may draw from.
+// Reads the IP pools, and chooses those that an assignment may use.
 import { type Cidr, cidrContains, type IpAddress, type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
 import {
   ignoreUnreadable,
@@ -14,7 +14,7 @@ import type { Records } from "../records.ts";
 
 export type PoolUse = "Workload" | "Tunnel" | "LoadBalancer" | "HostSecondaryInterface";
 
-/** All pools by name; one that cannot be parsed is left out. */
+/** Returns the pools sorted by name. Pools that cannot be parsed are left out. */
 export function poolsOf(resources: readonly Resource[], version?: IpVersion): IpPool[] {
   const pools = resources.flatMap((resource) => readPool(resource, ignoreUnreadable) ?? []);
   return pools
@@ -30,38 +30,41 @@ export interface PoolRequest {
   readonly host: string;
   readonly version: IpVersion;
   readonly use: PoolUse;
-  /** Exactly these, in this order; selectors and assignment mode then do not matter. */
+  /** If not empty: exactly these, in this order, regardless of selectors and assignment mode. */
   readonly pools: readonly Cidr[];
   readonly nodeLabels: Labels;
   readonly namespaceLabels: Labels;
-  /** Pools with smaller blocks cannot serve this host. */
+  /** The longest block prefix length; pools with smaller blocks cannot be used by this host. */
   readonly longestBlock: number;
 }
 
-const MOST_NAMED = 4;
+const MAX_LISTED_POOLS = 4;
 
-/** `: pool a is disabled, pool b …`: what keeps each from serving the request, for who has to put it right. */
-function excluded(pools: readonly IpPool[], request: PoolRequest): string {
+/** Returns, for the error message, why each pool cannot be used: `: pool a is disabled or being deleted, pool b …`. */
+function describeExclusions(pools: readonly IpPool[], request: PoolRequest): string {
   if (pools.length === 0) return `: there is no IPv${request.version} pool`;
-  const reasons = pools.slice(0, MOST_NAMED).map((pool) => `pool ${pool.name} ${exclusion(pool, request)}`);
-  if (pools.length > MOST_NAMED) reasons.push(`and ${pools.length - MOST_NAMED} more`);
+  const reasons = pools.slice(0, MAX_LISTED_POOLS).map((pool) => `pool ${pool.name} ${exclusionReason(pool, request)}`);
+  if (pools.length > MAX_LISTED_POOLS) reasons.push(`and ${pools.length - MAX_LISTED_POOLS} more`);
   return `: ${reasons.join(", ")}`;
 }
 
-function exclusion(pool: IpPool, request: PoolRequest): string {
+function exclusionReason(pool: IpPool, request: PoolRequest): string {
   if (!pool.mayAssign) return "is disabled or being deleted";
   if (pool.blockSize > request.longestBlock) return `has blocks of /${pool.blockSize}, too small for this host`;
-  if (!pool.isAutomatic) return "serves only who names it (assignmentMode Manual)";
+  if (!pool.isAutomatic) return "is used only by requests that name it (assignmentMode Manual)";
   if (!selectsNode(pool, request.nodeLabels)) return `is for nodes with ${pool.nodeSelector}`;
   return `is for namespaces with ${pool.namespaceSelector}`;
 }
 
-/** The pools to draw from, in order; throws when there are none, saying what excluded them. */
+/**
+ * Returns the pools that the request may use, in order.
+ * @throws IpamError that gives the reason if there is no such pool
+ */
 export function choosePools(pools: readonly IpPool[], request: PoolRequest): IpPool[] {
   const wrong = request.pools.find((cidr) => ipVersion(cidr) !== request.version);
   if (wrong !== undefined) throw new WrongPoolFamily(wrong, request.version);
   const enabled = pools.filter((pool) => pool.mayAssign && pool.blockSize <= request.longestBlock);
-  if (enabled.length === 0) throw new NoQualifiedPool(excluded(pools, request));
+  if (enabled.length === 0) throw new NoQualifiedPool(describeExclusions(pools, request));
   // A pod's annotation may name a pool thousands of times, and a full pool is searched once for each entry.
   const named = [...new Set(request.pools)];
   const chosen =
@@ -74,7 +77,7 @@ export function choosePools(pools: readonly IpPool[], request: PoolRequest): IpP
       : enabled.filter(
           (pool) => pool.isAutomatic && selectsNode(pool, request.nodeLabels) && selectsNamespace(pool, request),
         );
-  if (chosen.length === 0) throw new NoPoolForNode(request.host, excluded(pools, request));
+  if (chosen.length === 0) throw new NoPoolForNode(request.host, describeExclusions(pools, request));
   const usable = chosen.filter((pool) => pool.allowedUses.includes(request.use));
   if (usable.length === 0) throw new NoQualifiedPool(`, no pools match the required use (${request.use})`);
   return usable;
@@ -95,7 +98,7 @@ function selects(pool: IpPool, field: string, selector: string, labels: Labels):
   }
 }
 
-/** The pool that holds an address or block. */
-export function poolAround(pools: readonly IpPool[], inner: IpAddress | Cidr): IpPool | undefined {
+/** Returns the pool that contains an address or block. */
+export function poolContaining(pools: readonly IpPool[], inner: IpAddress | Cidr): IpPool | undefined {
   return pools.find((pool) => cidrContains(pool.cidr, inner));
 }

@@ -13,14 +13,14 @@ const of = (...cidrs: string[]) =>
     },
   ]);
 
-test("CI-061 single addresses, ranges and their union are reserved; bad entries are passed over", () => {
+test("CI-061 single addresses, ranges and their union are reserved; invalid entries are ignored", () => {
   const r = of("10.0.0.1", "10.0.0.16/28", "fd00::/120", "nonsense", "10.0.0.32/27");
   expect(r.has(parseAddress("10.0.0.1"))).toBe(true);
   expect(r.has(parseAddress("10.0.0.2"))).toBe(false);
   expect(r.has(parseAddress("10.0.0.47"))).toBe(true);
   expect(r.has(parseAddress("fd00::ff"))).toBe(true);
   expect(r.has(parseAddress("fd00::100"))).toBe(false);
-  // 16/28 and 32/27 touch: together they cover what neither does alone.
+  // Adjacent ranges are merged: together they cover the /26.
   expect(of("10.0.0.0/27", "10.0.0.32/27").covers(parseCidr("10.0.0.0/26"))).toBe(true);
   expect(of("10.0.0.0/27").covers(parseCidr("10.0.0.0/26"))).toBe(false);
 });
@@ -32,7 +32,7 @@ test("CI-070 overlaps are counted once", () => {
   expect(r.countIn(parseCidr("10.0.1.0/24"))).toBe(0n);
 });
 
-test("membership is that of the single prefixes", () =>
+test("an address is reserved if one of the prefixes contains it", () =>
   fc.assert(
     fc.property(
       fc.array(fc.record({ at: fc.nat(255), length: fc.integer({ min: 24, max: 32 }) }), { maxLength: 8 }),

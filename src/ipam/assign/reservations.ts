@@ -1,4 +1,4 @@
-// Addresses that IPReservations keep from automatic assignment, as sorted ranges that do not touch.
+// Stores the addresses that IPReservations exclude from automatic assignment, as sorted, merged ranges.
 import {
   addressToBigInt,
   type Cidr,
@@ -12,7 +12,7 @@ import { ignoreUnreadable, readReservedCidrs, type Resource } from "../../model/
 
 interface Range {
   readonly from: bigint;
-  /** First address after it. */
+  /** The first address after the range. */
   readonly to: bigint;
 }
 
@@ -23,7 +23,7 @@ export class Reservations {
     this.#ranges = { 4: merged(cidrs, 4), 6: merged(cidrs, 6) };
   }
 
-  /** Entries that are no CIDR are passed over. */
+  /** Entries that are not valid CIDRs are ignored. */
   static of(resources: readonly Resource[]): Reservations {
     return new Reservations(resources.flatMap((resource) => readReservedCidrs(resource, ignoreUnreadable)));
   }
@@ -36,7 +36,7 @@ export class Reservations {
     return this.#rangeAt(addressToBigInt(address), ipVersion(address)) !== undefined;
   }
 
-  /** When all of a block is reserved: the first address after the reserved range around it. */
+  /** If the whole block is reserved, returns the first address after the reserved range that contains it. */
   endOfCover(block: Cidr): bigint | undefined {
     const from = addressToBigInt(cidrAddress(block));
     const range = this.#rangeAt(from, ipVersion(block));
@@ -47,7 +47,7 @@ export class Reservations {
     return this.endOfCover(block) !== undefined;
   }
 
-  /** How many addresses of a prefix are reserved. */
+  /** Returns the number of reserved addresses in a prefix. */
   countIn(cidr: Cidr): bigint {
     const from = addressToBigInt(cidrAddress(cidr));
     const to = from + cidrSize(cidr);

@@ -1,34 +1,34 @@
-// Takes addresses from one block. The compare-and-swap of the block is the only concurrency control: whoever read the
-// block before another process wrote it has its own write refused, reads the block again and repeats the decision.
+// Takes addresses from one block. The compare-and-swap of the block is the only concurrency control: if another process
+// wrote the block after it was read, the write is rejected, the block is read again and the decision is repeated.
 //
-// Block, handle and the caller's own writes are one transaction. Where the datastore has no transactions the handle is
-// raised first (see blocks/handles.ts for why in this order), and the caller's writes are left to the caller.
+// Block, handle and the caller's own writes are one transaction. If the datastore has no transactions, the handle is
+// incremented first (blocks/handles.ts explains this order), and the caller must do its own writes.
 import type { Revision, Write } from "../../datastore/index.ts";
 import type { Cidr, IpAddress } from "../../lib/ip/ip.ts";
 import { cidrLength } from "../../lib/ip/ip.ts";
 import type { Block } from "../../model/index.ts";
-import { type AllocationOwner, addressAt, type Owner, ownerText, takeFree } from "../blocks/block.ts";
+import { type HandleAndAttributes, addressAt, type BlockOwner, formatBlockOwner, takeFree } from "../blocks/block.ts";
 import { type Context, isConflict, retryOnConflict } from "../context.ts";
 import { ExtraWritesRefused } from "../errors.ts";
 import { withExpiredCooldownsFreed } from "./find-free-block.ts";
-import { lowerHandle, raiseHandle } from "../blocks/handles.ts";
+import { revertHandleIncrement, incrementHandle } from "../blocks/handles.ts";
 import type { StoredBlock, StoredHandle } from "../records.ts";
 
 export interface TakeRequest {
   readonly count: number;
-  readonly for: AllocationOwner;
+  readonly allocation: HandleAndAttributes;
   readonly isReserved: (address: IpAddress) => boolean;
   readonly cooldownSeconds: number;
   /** Take only from a block of this owner, for example because of strict affinity. */
-  readonly onlyOf?: Owner;
+  readonly requiredOwner?: BlockOwner;
   readonly maxPerHandle?: number;
   /** The handle as this caller wrote it last. By default the handle is assumed not to exist; if it does, it is read. */
   readonly handle?: StoredHandle;
-  /** Done only if all addresses come from this block. */
+  /** Written only if all addresses come from this block. */
   readonly extraWrites?: ExtraWrites;
 }
 
-/** Writes that belong to addresses, such as the workload endpoint that has them. */
+/** Returns the writes that belong to the addresses, such as the workload endpoint that uses them. */
 export type ExtraWrites = (addresses: readonly Cidr[]) => readonly Write[];
 
 export interface TakeResult {
@@ -43,8 +43,8 @@ export interface TakeResult {
 const NOTHING: TakeResult = { addresses: [] };
 
 /**
- * Takes up to `count` addresses; none if the block is full, deleted or of another owner.
- * @param first the block as it is known; read again after a conflict
+ * Takes up to `count` addresses; none if the block is full, deleted or does not have the required owner.
+ * @param first the block as last read; it is read again after a conflict
  * @throws ExtraWritesRefused
  */
 export async function takeFromBlock(context: Context, first: StoredBlock, taking: TakeRequest): Promise<TakeResult> {
@@ -53,14 +53,15 @@ export async function takeFromBlock(context: Context, first: StoredBlock, taking
     const stored = known ?? (await context.records.block(first.key.cidr));
     known = undefined;
     if (stored === undefined) return NOTHING;
-    if (taking.onlyOf !== undefined && stored.value.affinity !== ownerText(taking.onlyOf)) return NOTHING;
+    if (taking.requiredOwner !== undefined && stored.value.affinity !== formatBlockOwner(taking.requiredOwner))
+      return NOTHING;
     const block = withExpiredCooldownsFreed(context, stored, taking.cooldownSeconds);
-    const taken = takeFree(block.value, taking.count, taking.for, taking.isReserved);
+    const taken = takeFree(block.value, taking.count, taking.allocation, taking.isReserved);
     if (taken.ordinals.length === 0) return NOTHING;
     const length = cidrLength(first.key.cidr);
     const addresses = taken.ordinals.map((ordinal) => `${addressAt(block.value, ordinal)}/${length}` as Cidr);
-    const written = await writeTaken(context, block, taken.block, {
-      handleId: taking.for.handleId,
+    const written = await writeAllocation(context, block, taken.block, {
+      handleId: taking.allocation.handleId,
       count: addresses.length,
       maxPerHandle: taking.maxPerHandle,
       handle: taking.handle,
@@ -70,8 +71,8 @@ export async function takeFromBlock(context: Context, first: StoredBlock, taking
   });
 }
 
-/** What is written with a block that holds `count` more addresses. */
-export interface Raise {
+/** The handle update and extra writes that belong to `count` newly allocated addresses. */
+export interface HandleIncrement {
   readonly handleId: string | undefined;
   readonly count: number;
   readonly maxPerHandle: number | undefined;
@@ -80,26 +81,26 @@ export interface Raise {
 }
 
 /** @returns undefined if another process wrote the block first */
-export async function writeTaken(
+export async function writeAllocation(
   context: Context,
   stored: StoredBlock,
   value: Block,
-  raise: Raise,
+  increment: HandleIncrement,
 ): Promise<Omit<TakeResult, "addresses"> | undefined> {
-  const { handleId, count, maxPerHandle } = raise;
-  const outcome = await transactTaken(context, stored, value, raise);
+  const { handleId, count, maxPerHandle } = increment;
+  const outcome = await transactAllocation(context, stored, value, increment);
   if (outcome !== "write separately") return outcome;
-  const raised =
+  const incremented =
     handleId === undefined
       ? undefined
-      : await raiseHandle(context, handleId, { block: stored.key.cidr, count, maxPerHandle });
+      : await incrementHandle(context, handleId, { block: stored.key.cidr, count, maxPerHandle });
   try {
     await context.records.updateBlock(stored, value);
-    return { handle: raised?.stored };
+    return { handle: incremented?.stored };
   } catch (error) {
-    // It is unknown whether a write without a reply was done. The handle then stays raised, which a release corrects.
+    // If a write got no reply, it is unknown whether it was done. The handle then stays incremented; a release corrects it.
     if (!isConflict(error)) throw error;
-    if (raised !== undefined) await lowerHandle(context.forCleanUp(), raised);
+    if (incremented !== undefined) await revertHandleIncrement(context.forCleanUp(), incremented);
     return undefined;
   }
 }
@@ -107,25 +108,26 @@ export async function writeTaken(
 const TRANSACTION_ATTEMPTS = 3;
 
 /** Writes block, handle and extra writes in one transaction; undefined if another process wrote the block first. */
-async function transactTaken(
+async function transactAllocation(
   context: Context,
   stored: StoredBlock,
   value: Block,
-  raise: Raise,
+  increment: HandleIncrement,
 ): Promise<Omit<TakeResult, "addresses"> | undefined | "write separately"> {
   const { records } = context;
-  const { handleId, count, maxPerHandle, extraWrites } = raise;
-  let { handle } = raise; // most containers get their first address, for which the handle is new
+  const { handleId, count, maxPerHandle, extraWrites } = increment;
+  let { handle } = increment; // usually undefined: the first address of a container creates its handle
   for (let attempt = 0; attempt < TRANSACTION_ATTEMPTS; attempt++) {
-    // Only `raiseHandle` decides whether a limit allows more.
+    // Only `incrementHandle` checks the limit against the addresses that the blocks contain.
     if (maxPerHandle !== undefined && (handle !== undefined || count > maxPerHandle)) break;
-    const raised = handleId === undefined ? undefined : raisedHandle(handleId, handle, stored.key.cidr, count);
-    const outcome = await records.transactBlocks([{ stored, value }], raised, extraWrites);
+    const incremented =
+      handleId === undefined ? undefined : incrementedHandle(handleId, handle, stored.key.cidr, count);
+    const outcome = await records.transactBlocks([{ stored, value }], incremented, extraWrites);
     if (outcome === undefined) break;
     if (outcome.done)
       return {
         ...(extraWrites.length === 0 ? {} : { extraRevisions: outcome.extraRevisions }),
-        handle: raised === undefined ? undefined : { ...raised.entry, revision: outcome.handleRevision },
+        handle: incremented === undefined ? undefined : { ...incremented.entry, revision: outcome.handleRevision },
       };
     if (outcome.refused === "block") return undefined;
     if (outcome.refused === "extraWrites") throw new ExtraWritesRefused();
@@ -134,7 +136,7 @@ async function transactTaken(
   return "write separately";
 }
 
-function raisedHandle(handleId: string, before: StoredHandle | undefined, block: Cidr, count: number) {
+function incrementedHandle(handleId: string, before: StoredHandle | undefined, block: Cidr, count: number) {
   const key = { type: "ipamHandle", handleId } as const;
   if (before === undefined)
     return { op: "create", entry: { key, value: { handleId, block: { [block]: count }, deleted: false } } } as const;

@@ -1,39 +1,45 @@
-// Who owns a block. Two records must agree: the affinity (host → block, what routes are made from) and the block's own
-// `affinity` field, which decides. The affinity goes pending → block written → confirmed, and pendingDeletion → block
-// given up → deleted, so a crash at any point leaves something that the next caller finishes or undoes.
-import { DatastoreError } from "../../datastore/index.ts";
-import { Conflict } from "../../datastore/index.ts";
+// Claims and releases blocks. Ownership is recorded twice: in the affinity (host → block), from which routes are programmed,
+// and in the block's `affinity` field, which is authoritative. The steps are
+//
+//   claim     affinity pending → block created → affinity confirmed
+//   release   affinity pendingDeletion → block deleted, or its `affinity` cleared → affinity deleted
+//
+// After a crash between two steps, the next caller completes or reverts them.
+import { Conflict, DatastoreError } from "../../datastore/index.ts";
 import type { Cidr } from "../../lib/ip/ip.ts";
 import type { Block } from "../../model/index.ts";
-import { type HostReserved, isEmpty, newBlock, type Owner, ownerText } from "./block.ts";
+import { type HostReserved, isEmpty, newBlock, type BlockOwner, formatBlockOwner } from "./block.ts";
 import { withoutExpiredCooldowns } from "../release/cooldown.ts";
 import { type Context, isConflict, retryOnConflict } from "../context.ts";
 import { BlockClaimed, BlockNotEmpty } from "../errors.ts";
 import type { StoredAffinity, StoredBlock } from "../records.ts";
 
-export const ownerOf = (affinity: StoredAffinity): Owner => ({
+export const blockOwnerOf = (affinity: StoredAffinity): BlockOwner => ({
   type: affinity.key.affinityType,
   name: affinity.key.host,
 });
 
-/** From a block's `affinity`. */
-export function parseOwner(affinity: string | undefined): Owner | undefined {
+/** Parses a block's `affinity` field. */
+export function parseBlockOwner(affinity: string | undefined): BlockOwner | undefined {
   const [, type, name] = /^(host|virtual):(.+)$/.exec(affinity ?? "") ?? [];
-  return name === undefined ? undefined : { type: type as Owner["type"], name };
+  return name === undefined ? undefined : { type: type as BlockOwner["type"], name };
 }
 
-/** Old records have no state: they count as confirmed. */
+/** Affinities written by old versions have no state; they count as confirmed. */
 export const isConfirmed = (affinity: StoredAffinity): boolean =>
   affinity.value.state === "confirmed" || affinity.value.state === "";
 
-/** Makes the block ours; `BlockClaimed` when it is another's. */
+/**
+ * Claims a block for an owner, and creates it if it does not exist.
+ * @throws BlockClaimed if it has another owner
+ */
 export async function claimBlock(
   context: Context,
   cidr: Cidr,
-  owner: Owner,
+  owner: BlockOwner,
   reserved?: HostReserved,
 ): Promise<StoredBlock> {
-  return retryOnConflict(context, `affinity of ${ownerText(owner)} for ${cidr}`, async () => {
+  return retryOnConflict(context, `affinity of ${formatBlockOwner(owner)} for ${cidr}`, async () => {
     const created = await context.records.createAffinity(owner, cidr, "pending");
     const affinity = created ?? (await context.records.affinity(owner, cidr));
     if (affinity === undefined) return undefined;
@@ -48,7 +54,10 @@ export async function claimBlock(
   });
 }
 
-/** The block behind one of our affinities, made or confirmed where an earlier attempt stopped half way. */
+/**
+ * Returns the block of an affinity. Completes a claim that an earlier attempt left unfinished.
+ * @throws BlockClaimed if the block has another owner; the affinity is deleted then
+ */
 export async function resolveAffinity(
   context: Context,
   affinity: StoredAffinity,
@@ -58,13 +67,13 @@ export async function resolveAffinity(
   const { records } = context;
   const block = known ?? (await records.block(affinity.key.cidr));
   if (block === undefined) return createBlock(context, await records.updateAffinity(affinity, "pending"), reserved);
-  if (block.value.affinity !== ownerText(ownerOf(affinity))) {
+  if (block.value.affinity !== formatBlockOwner(blockOwnerOf(affinity))) {
     await dropAffinity(context, affinity);
     throw new BlockClaimed(affinity.key.cidr, block.value.affinity);
   }
   if (isConfirmed(affinity)) return block;
   const pending = await records.updateAffinity(affinity, "pending");
-  // A new revision of the block stops whoever is about to give it up.
+  // The new revision makes a concurrent release of the block fail.
   const written = await records.updateBlock(block, block.value);
   await confirm(context, pending);
   return written;
@@ -72,12 +81,12 @@ export async function resolveAffinity(
 
 async function createBlock(context: Context, pending: StoredAffinity, reserved?: HostReserved): Promise<StoredBlock> {
   const { records } = context;
-  const owner = ownerOf(pending);
+  const owner = blockOwnerOf(pending);
   const block =
     (await records.createBlock(newBlock(pending.key.cidr, owner, context.nowMs, reserved))) ??
     (await records.block(pending.key.cidr));
   if (block === undefined) throw new Conflict(`IPAMBlock(${pending.key.cidr})`);
-  if (block.value.affinity !== ownerText(owner)) {
+  if (block.value.affinity !== formatBlockOwner(owner)) {
     await dropAffinity(context, pending);
     throw new BlockClaimed(pending.key.cidr, block.value.affinity);
   }
@@ -90,19 +99,19 @@ async function confirm(context: Context, pending: StoredAffinity): Promise<void>
     await context.records.updateAffinity(pending, "confirmed");
   } catch (error) {
     if (!isConflict(error)) throw error;
-    // Another process of this host may have confirmed it for us.
-    const now = await context.records.affinity(ownerOf(pending), pending.key.cidr);
+    // Another process of this host may have confirmed it.
+    const now = await context.records.affinity(blockOwnerOf(pending), pending.key.cidr);
     if (now === undefined || !isConfirmed(now)) throw error;
   }
 }
 
-/** Removes an affinity that lost its block. Failing is no harm: the next assignment on that host tries again. */
+/** Deletes an affinity whose block has another owner. A failure is only logged: the host's next assignment tries again. */
 async function dropAffinity(context: Context, affinity: StoredAffinity): Promise<void> {
   try {
     await context.forCleanUp().records.deleteAffinity(affinity);
   } catch (error) {
     if (!(error instanceof DatastoreError)) throw error;
-    context.log.warn("stale block affinity stays for now", {
+    context.log.warn("could not delete a stale block affinity", {
       block: affinity.key.cidr,
       host: affinity.key.host,
       error,
@@ -110,21 +119,24 @@ async function dropAffinity(context: Context, affinity: StoredAffinity): Promise
   }
 }
 
-export interface GiveUpOptions {
-  /** Refuse when addresses are in use. */
+export interface ReleaseBlockOptions {
+  /** Reject (`BlockNotEmpty`) if addresses are in use. */
   readonly mustBeEmpty: boolean;
-  /** Refuse when the block changed since it was looked at. */
+  /** Reject if the block's sequence number has changed. */
   readonly sequenceNumber?: bigint;
 }
-/** Of many blocks at once. */
-export type GivingUp = Pick<GiveUpOptions, "mustBeEmpty">;
+/** Options that apply to several blocks. */
+export type ReleaseBlocksOptions = Pick<ReleaseBlockOptions, "mustBeEmpty">;
 
-/** Ends the ownership: an empty block disappears, one in use stays without owner. False when there was no such affinity. */
-export async function releaseBlock(
+/**
+ * Releases a block: deletes it if it is empty, otherwise removes its owner. Addresses stay allocated.
+ * @returns false if the owner has no affinity for the block
+ */
+export async function releaseBlockAffinity(
   context: Context,
-  owner: Owner,
+  owner: BlockOwner,
   cidr: Cidr,
-  options: GiveUpOptions,
+  options: ReleaseBlockOptions,
 ): Promise<boolean> {
   const { records } = context;
   return retryOnConflict(context, `release of block ${cidr}`, async () => {
@@ -134,7 +146,7 @@ export async function releaseBlock(
       const block = await records.block(cidr);
       if (block !== undefined) {
         const value = await withoutExpiredCooldowns(context, block.value);
-        if (block.value.affinity !== ownerText(owner)) {
+        if (block.value.affinity !== formatBlockOwner(owner)) {
           await dropAffinity(context, affinity);
           throw new BlockClaimed(cidr, block.value.affinity);
         }
@@ -159,7 +171,7 @@ function withoutOwner(block: Block): Block {
   return rest;
 }
 
-/** When the block came to its owner. Where nobody recorded it, the sequence number tells: it starts at the time of creation. */
+/** Returns when the block was claimed. If that is not recorded, the sequence number is used: it starts at the creation time. */
 export function claimedAtMs(block: Block): number {
   const recorded = block.affinityClaimTime === undefined ? Number.NaN : Date.parse(block.affinityClaimTime);
   return Number.isNaN(recorded) ? Number(block.sequenceNumber / 1_000_000n) : recorded;

@@ -4,9 +4,9 @@ import type { Block } from "../../model/index.ts";
 import {
   addressAt,
   allocationAt,
-  free,
+  releaseOrdinals,
   freeExpiredCooldowns,
-  heldBy,
+  countByHandle,
   isEmpty,
   newBlock,
   ordinalOf,
@@ -19,7 +19,7 @@ const NOW = 1_767_225_600_000;
 const fresh = (): Block => newBlock(parseCidr("10.0.0.0/30"), { type: "host", name: "n1" }, NOW);
 const atOnce = { cooldownSeconds: 0, nowMs: NOW };
 
-test("CI-049 a new block is all free and numbered from the time in nanoseconds", () => {
+test("CI-049 a new block is free, and its sequence number is the time in nanoseconds", () => {
   expect(fresh()).toEqual({
     cidr: parseCidr("10.0.0.0/30"),
     affinity: "host:n1",
@@ -33,41 +33,41 @@ test("CI-049 a new block is all free and numbered from the time in nanoseconds",
   });
 });
 
-test("CI-049 free addresses queue up: what comes back is given last", () => {
+test("CI-049 free addresses are a queue: a released address is reused last", () => {
   let block = fresh();
-  const given: number[] = [];
+  const assigned: number[] = [];
   for (let i = 0; i < 9; i++) {
     const taken = takeFree(block, 1, { handleId: `h${i}` });
-    given.push(...taken.ordinals);
-    block = free(taken.block, taken.ordinals, atOnce);
+    assigned.push(...taken.ordinals);
+    block = releaseOrdinals(taken.block, taken.ordinals, atOnce);
   }
-  expect(given).toEqual([0, 1, 2, 3, 0, 1, 2, 3, 0]);
+  expect(assigned).toEqual([0, 1, 2, 3, 0, 1, 2, 3, 0]);
 });
 
-test("CI-049 addresses taken together share one entry, and so do equal ones", () => {
-  const owner = { handleId: "h", attributes: { node: "n1" } };
-  const { block } = takeFree(takeFree(fresh(), 2, owner).block, 1, owner);
+test("CI-049 addresses with the same handle and attributes share one entry", () => {
+  const allocation = { handleId: "h", attributes: { node: "n1" } };
+  const { block } = takeFree(takeFree(fresh(), 2, allocation).block, 1, allocation);
   expect(block.allocations).toEqual([0, 0, 0, null]);
   expect(block.attributes).toEqual([{ handleId: "h", secondary: { node: "n1" } }]);
-  const freed = free(takeFree(block, 1, { handleId: "other" }).block, [0, 1, 2], atOnce);
+  const freed = releaseOrdinals(takeFree(block, 1, { handleId: "other" }).block, [0, 1, 2], atOnce);
   expect(freed.allocations).toEqual([null, null, null, 0]);
   expect(freed.attributes).toEqual([{ handleId: "other" }]);
 });
 
-test("CI-049 an allocation keeps the number its block had before", () => {
+test("CI-049 an allocation stores the sequence number that its block had before", () => {
   const { block } = takeFree(fresh(), 1, { handleId: "h" });
   expect(block.sequenceNumberForAllocation).toEqual({ 0: block.sequenceNumber });
-  expect(free(block, [0], atOnce).sequenceNumberForAllocation).toEqual({});
+  expect(releaseOrdinals(block, [0], atOnce).sequenceNumberForAllocation).toEqual({});
 });
 
-test("CI-061 reserved addresses are passed over and keep their place in the queue", () => {
+test("CI-061 reserved addresses are skipped and keep their position in the queue", () => {
   const reserved = parseAddress("10.0.0.1");
   const taken = takeFree(fresh(), 2, { handleId: "h" }, (address) => address === reserved);
   expect(taken.ordinals).toEqual([0, 2]);
   expect(taken.block.unallocated).toEqual([1, 3]);
 });
 
-test("an address that is assigned, or twice in the queue, is not assigned again", () => {
+test("an address that is allocated, or queued twice, is not assigned again", () => {
   const { block } = takeFree(fresh(), 1, { handleId: "first" });
   const taken = takeFree({ ...block, unallocated: [0, 1, 1, 2, 3] }, 4, { handleId: "second" });
   expect(taken.ordinals).toEqual([1, 2, 3]);
@@ -75,24 +75,24 @@ test("an address that is assigned, or twice in the queue, is not assigned again"
   expect(taken.block.unallocated).toEqual([]);
 });
 
-test("CI-062 one named address leaves the queue from wherever it stands", () => {
+test("CI-062 a specified address is removed from any position in the queue", () => {
   const block = takeOrdinal(fresh(), 2, { handleId: "h" });
   expect(block.unallocated).toEqual([0, 1, 3]);
   expect(allocationAt(block, 2)).toEqual({ handleId: "h" });
   expect(allocationAt(block, 1)).toBeUndefined();
 });
 
-test("CI-063 handles are compared up to a carriage return", () => {
+test("CI-063 handle IDs are compared up to a carriage return", () => {
   const block = takeOrdinal(fresh(), 0, { handleId: "net.c\rgarbage" });
-  expect(heldBy(block, "net.c")).toBe(1);
-  expect(heldBy(block, "net.d")).toBe(0);
+  expect(countByHandle(block, "net.c")).toBe(1);
+  expect(countByHandle(block, "net.d")).toBe(0);
 });
 
-test("CI-065 a released address rests before it is given again", () => {
-  const rest = { cooldownSeconds: 30, nowMs: NOW };
+test("CI-065 a released address is not free before its cooldown ends", () => {
+  const cooldown = { cooldownSeconds: 30, nowMs: NOW };
   let block = takeFree(fresh(), 4, { handleId: "h" }).block;
-  block = free(block, [1], rest);
-  block = free(block, [2], { ...rest, nowMs: NOW + 20_000 });
+  block = releaseOrdinals(block, [1], cooldown);
+  block = releaseOrdinals(block, [2], { ...cooldown, nowMs: NOW + 20_000 });
   expect(block.unallocated).toEqual([]);
   expect(allocationAt(block, 1)).toEqual({ releasedAt: new Date(NOW).toISOString() });
   expect(isEmpty(block)).toBe(false);
@@ -106,16 +106,16 @@ test("CI-065 a released address rests before it is given again", () => {
   expect(freeExpiredCooldowns(block, 0, NOW + 20_000).unallocated).toEqual([1, 2]);
 });
 
-test("CI-067 a host may keep addresses at both ends of its blocks", () => {
+test("CI-067 a host can reserve addresses at both ends of its blocks", () => {
   const reserved = { startOfBlock: 3, endOfBlock: 1, handleId: WINDOWS_RESERVED_HANDLE, note: "windows host rsvd" };
   const block = newBlock(parseCidr("10.0.0.0/29"), { type: "host", name: "w" }, NOW, reserved);
   expect(block.unallocated).toEqual([3, 4, 5, 6]);
-  expect(heldBy(block, WINDOWS_RESERVED_HANDLE)).toBe(4);
+  expect(countByHandle(block, WINDOWS_RESERVED_HANDLE)).toBe(4);
   expect(isEmpty(block)).toBe(true);
   expect(isEmpty(takeFree(block, 1, { handleId: "h" }).block)).toBe(false);
 });
 
-test("addresses and ordinals name each other in both families", () => {
+test("addresses and ordinals are converted in both families", () => {
   for (const cidr of ["10.0.0.0/26", "fd00::40/122"]) {
     const block = newBlock(parseCidr(cidr), { type: "host", name: "n" }, NOW);
     for (const ordinal of [0, 17, 63]) expect(ordinalOf(block, addressAt(block, ordinal))).toBe(ordinal);

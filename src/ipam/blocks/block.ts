@@ -1,6 +1,7 @@
-// What may happen inside one block, as pure functions from block to block. Free ordinals queue up: the head is given,
-// what comes back goes to the tail, so an address rests as long as possible. Sequence numbers tell allocations of one
-// address apart: each keeps the number the block had when it was made.
+// Allocates and frees addresses inside one block, as pure functions from block to block. Addresses are identified by ordinal,
+// their offset in the block. Free ordinals are a queue: allocations take from the head and released ordinals are appended, so
+// an address is reused as late as possible. Each allocation stores the block's sequence number at that time, which
+// distinguishes successive allocations of one address.
 import {
   addressBits,
   addressPlus,
@@ -13,14 +14,14 @@ import {
 } from "../../lib/ip/ip.ts";
 import type { AllocationAttributes, Block, Labels } from "../../model/index.ts";
 
-/** Who blocks are claimed for: a node, or a name that stands for a whole cluster (load balancers). */
-export interface Owner {
+/** The owner of a block: a node, or a virtual owner for the whole cluster (load balancers). */
+export interface BlockOwner {
   readonly type: "host" | "virtual";
   readonly name: string;
 }
-export const ownerText = (owner: Owner): string => `${owner.type}:${owner.name}`;
+export const formatBlockOwner = (owner: BlockOwner): string => `${owner.type}:${owner.name}`;
 
-/** Addresses kept back at the ends of each new block of a host. */
+/** Addresses reserved at both ends of each new block of a host. */
 export interface HostReserved {
   readonly startOfBlock: number;
   readonly endOfBlock: number;
@@ -29,7 +30,8 @@ export interface HostReserved {
 }
 export const WINDOWS_RESERVED_HANDLE = "windows-reserved-ipam-handle";
 
-export interface AllocationOwner {
+/** What is recorded with an allocation. */
+export interface HandleAndAttributes {
   readonly handleId?: string;
   readonly attributes?: Labels;
 }
@@ -37,20 +39,20 @@ export interface AllocationOwner {
 const sizeOf = (cidr: Cidr): number => 2 ** (addressBits(ipVersion(cidr)) - cidrLength(cidr));
 
 /**
- * A new block, all free but what the host reserves.
+ * Returns a new block; all addresses are free except those that the host reserves.
  * @param nowMs the time of the claim; sequence numbers start at this time in nanoseconds
  */
-export function newBlock(cidr: Cidr, owner: Owner, nowMs: number, reserved?: HostReserved): Block {
+export function newBlock(cidr: Cidr, owner: BlockOwner, nowMs: number, reserved?: HostReserved): Block {
   const size = sizeOf(cidr);
-  const kept = (ordinal: number) =>
+  const isReserved = (ordinal: number) =>
     reserved !== undefined && (ordinal < reserved.startOfBlock || ordinal >= size - reserved.endOfBlock);
   const ordinals = Array.from({ length: size }, (_, ordinal) => ordinal);
   return {
     cidr,
-    affinity: ownerText(owner),
+    affinity: formatBlockOwner(owner),
     affinityClaimTime: new Date(nowMs).toISOString().replace(/\.\d+Z$/, "Z"), // whole seconds, as Calico writes it
-    allocations: ordinals.map((ordinal) => (kept(ordinal) ? 0 : null)),
-    unallocated: ordinals.filter((ordinal) => !kept(ordinal)),
+    allocations: ordinals.map((ordinal) => (isReserved(ordinal) ? 0 : null)),
+    unallocated: ordinals.filter((ordinal) => !isReserved(ordinal)),
     attributes: reserved === undefined ? [] : [{ handleId: reserved.handleId, secondary: { note: reserved.note } }],
     sequenceNumber: BigInt(Math.floor(nowMs)) * 1_000_000n,
     sequenceNumberForAllocation: {},
@@ -66,64 +68,61 @@ export function ordinalOf(block: Block, address: IpAddress): number {
   return Number(addressToBigInt(address) - addressToBigInt(cidrAddress(block.cidr)));
 }
 
-/** The entry an ordinal is allocated under; undefined = free. */
+/** Returns the handle and attributes of an allocated ordinal; undefined if it is free. */
 export function allocationAt(block: Block, ordinal: number): AllocationAttributes | undefined {
   const index = block.allocations[ordinal];
   return index === null || index === undefined ? undefined : (block.attributes[index] ?? {});
 }
 
-/** Some runtimes once stored handles with a trailing carriage return and more: only the part before it counts. */
+/** Some runtimes stored handle IDs followed by a carriage return and other text. Only the part before it is compared. */
 export const sameHandle = (a: string | undefined, b: string): boolean => a?.split("\r", 1)[0] === b.split("\r", 1)[0];
 
 export const isCooling = (entry: AllocationAttributes): boolean => entry.releasedAt !== undefined;
 
-/** Nothing allocated but what its host reserves; a cooling address still counts. */
+/** True if nothing is allocated except the host's reserved addresses. An address in cooldown counts as allocated. */
 export function isEmpty(block: Block): boolean {
   return block.allocations.every(
     (index) => index === null || sameHandle(block.attributes[index]?.handleId, WINDOWS_RESERVED_HANDLE),
   );
 }
 
-/** A block that is empty and nobody's has no reason to be. */
-export const isForgotten = (block: Block): boolean => block.affinity === undefined && isEmpty(block);
+/** Such a block is deleted. */
+export const isUnownedAndEmpty = (block: Block): boolean => block.affinity === undefined && isEmpty(block);
 
-/** How many addresses a handle holds in this block. */
-export function heldBy(block: Block, handleId: string): number {
+/** Returns the number of a handle's addresses in this block. */
+export function countByHandle(block: Block, handleId: string): number {
   let count = 0;
   for (const index of block.allocations)
     if (index !== null && sameHandle(block.attributes[index]?.handleId, handleId)) count++;
   return count;
 }
 
-/** Takes up to `count` free addresses from the head of the queue, passing over reserved ones. */
+/** Takes up to `count` free addresses from the head of the queue, and skips reserved ones. */
 export function takeFree(
   block: Block,
   count: number,
-  owner: AllocationOwner,
+  allocation: HandleAndAttributes,
   isReserved: (address: IpAddress) => boolean = () => false,
 ): { readonly block: Block; readonly ordinals: readonly number[] } {
   const ordinals: number[] = [];
   const left: number[] = [];
-  // An address that is assigned, or twice in the queue, is not assigned again: other nodes write this block too.
+  // Other programs write this block too, so an ordinal that is allocated, or queued twice, must not be allocated again.
   for (const ordinal of block.unallocated)
     if (block.allocations[ordinal] !== null || ordinals.includes(ordinal)) continue;
     else if (ordinals.length < count && !isReserved(addressAt(block, ordinal))) ordinals.push(ordinal);
     else left.push(ordinal);
   if (ordinals.length === 0) return { block, ordinals };
-  return { block: allocate({ ...block, unallocated: left }, ordinals, owner), ordinals };
+  return { block: allocate({ ...block, unallocated: left }, ordinals, allocation), ordinals };
 }
 
-/** Takes one address that must be free. */
-export function takeOrdinal(block: Block, ordinal: number, owner: AllocationOwner): Block {
+/** Takes one address, which must be free. */
+export function takeOrdinal(block: Block, ordinal: number, allocation: HandleAndAttributes): Block {
   const unallocated = block.unallocated.filter((free) => free !== ordinal);
-  return allocate({ ...block, unallocated }, [ordinal], owner);
+  return allocate({ ...block, unallocated }, [ordinal], allocation);
 }
 
-function allocate(block: Block, ordinals: readonly number[], owner: AllocationOwner): Block {
-  const entry: AllocationAttributes = {
-    handleId: owner.handleId,
-    secondary: owner.attributes,
-  };
+function allocate(block: Block, ordinals: readonly number[], allocation: HandleAndAttributes): Block {
+  const entry: AllocationAttributes = { handleId: allocation.handleId, secondary: allocation.attributes };
   const { attributes, index } = withEntry(block.attributes, entry);
   const allocations = [...block.allocations];
   const numbers = { ...block.sequenceNumberForAllocation };
@@ -154,52 +153,52 @@ export function sameLabels(a: Labels | undefined, b: Labels | undefined): boolea
 }
 
 export interface FreeOptions {
-  /** Keep the addresses from reuse for this long; 0 = free at once. */
+  /** The addresses are not reused for this long; 0 frees them immediately. */
   readonly cooldownSeconds: number;
   readonly nowMs: number;
 }
 
-/** Gives ordinals back: to the tail of the queue, or into cooldown. */
-export function free(block: Block, ordinals: readonly number[], options: FreeOptions): Block {
+/** Appends ordinals to the queue of free ones, or puts them into cooldown. */
+export function releaseOrdinals(block: Block, ordinals: readonly number[], options: FreeOptions): Block {
   if (ordinals.length === 0) return block;
   if (options.cooldownSeconds > 0) {
     const entry = { releasedAt: new Date(options.nowMs).toISOString() };
     const { attributes, index } = withEntry(block.attributes, entry);
     const allocations = [...block.allocations];
     for (const ordinal of ordinals) allocations[ordinal] = index;
-    return pruned({ ...block, allocations, attributes });
+    return withoutUnusedEntries({ ...block, allocations, attributes });
   }
-  return release(block, ordinals);
+  return freeOrdinals(block, ordinals);
 }
 
-function release(block: Block, ordinals: readonly number[]): Block {
+function freeOrdinals(block: Block, ordinals: readonly number[]): Block {
   const allocations = [...block.allocations];
   for (const ordinal of ordinals) allocations[ordinal] = null;
-  const given = new Set(ordinals.map(String));
+  const freed = new Set(ordinals.map(String));
   const numbers = Object.entries(block.sequenceNumberForAllocation);
-  return pruned({
+  return withoutUnusedEntries({
     ...block,
     allocations,
-    // Given back together, they are given out again in the order of their addresses, however they were named.
+    // Sorted, so that the order of later assignments does not depend on the order of the release request.
     unallocated: [...block.unallocated, ...ordinals.toSorted((a, b) => a - b)],
-    sequenceNumberForAllocation: Object.fromEntries(numbers.filter(([ordinal]) => !given.has(ordinal))),
+    sequenceNumberForAllocation: Object.fromEntries(numbers.filter(([ordinal]) => !freed.has(ordinal))),
   });
 }
 
-/** The block with its addresses freed that have cooled down long enough; the same object when there are none. */
+/** Frees the addresses whose cooldown has expired. Returns the same object if there are none. */
 export function freeExpiredCooldowns(block: Block, cooldownSeconds: number, nowMs: number): Block {
-  const withExpiredCooldownsFreed = block.attributes.map(
+  const isExpired = block.attributes.map(
     (entry) => entry.releasedAt !== undefined && Date.parse(entry.releasedAt) + cooldownSeconds * 1000 <= nowMs,
   );
-  if (!withExpiredCooldownsFreed.includes(true)) return block;
+  if (!isExpired.includes(true)) return block;
   const ordinals = block.allocations.flatMap((index, ordinal) =>
-    index !== null && withExpiredCooldownsFreed[index] === true ? [ordinal] : [],
+    index !== null && isExpired[index] === true ? [ordinal] : [],
   );
-  return release(block, ordinals);
+  return freeOrdinals(block, ordinals);
 }
 
-/** Drops entries nobody refers to any more and renumbers the rest, order kept. */
-function pruned(block: Block): Block {
+/** Removes entries that no allocation refers to, and renumbers the others in order. */
+function withoutUnusedEntries(block: Block): Block {
   const used = new Set(block.allocations);
   const renumbered = new Map<number, number>();
   const attributes = block.attributes.filter((_, index) => {

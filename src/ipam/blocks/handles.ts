@@ -1,31 +1,34 @@
-// Handles: a handle lists the blocks that contain a container's addresses, so that the addresses are found by the name of the
-// handle. The blocks are authoritative. A handle must list every block that contains an address of it, with at least the number
+// Maintains handles. A handle counts a container's addresses per block, so that the addresses can be found by handle ID. The
+// blocks are authoritative. Invariant: a handle lists every block that contains one of its addresses, with at least the number
 // of its addresses there.
 //
-// The order of writes guarantees this under concurrency and crashes. To add: read the block, raise the count of the handle,
-// write the block. To remove: read the handle, write the block, then set the handle to what the block now contains, but only if
-// the handle is unchanged. A concurrent adder either had its block write refused or has changed the handle.
+// The order of writes guarantees this under concurrency and crashes. To add: read the block, increment the count of the handle,
+// write the block. To remove: read the handle, write the block, then set the handle's count to what the block now contains, but
+// only if the handle is unchanged. A concurrent addition either had its block write rejected or has changed the handle.
 import { type Cidr, type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
 import type { IpamHandle } from "../../model/index.ts";
-import { heldBy } from "./block.ts";
+import { countByHandle } from "./block.ts";
 import { type Context, isConflict, retryOnConflict } from "../context.ts";
 import { HandleLimitReached } from "../errors.ts";
 import type { StoredHandle } from "../records.ts";
 
-/** A raised count, and what stood there before (undefined: nothing). */
-export interface Raised {
+export interface IncrementedHandle {
   readonly stored: StoredHandle;
+  /** Undefined if the increment created the handle. */
   readonly before: IpamHandle | undefined;
 }
 
-/** Announces that `count` more addresses of a block will be held. Only after that block was read. */
-export async function raiseHandle(
+/**
+ * Adds `count` to the handle's count for a block. The block must be read before and written afterwards.
+ * @throws HandleLimitReached
+ */
+export async function incrementHandle(
   context: Context,
   handleId: string,
-  raise: { readonly block: Cidr; readonly count: number; readonly maxPerHandle: number | undefined },
-): Promise<Raised> {
+  increment: { readonly block: Cidr; readonly count: number; readonly maxPerHandle: number | undefined },
+): Promise<IncrementedHandle> {
   const { records } = context;
-  const { block, count, maxPerHandle } = raise;
+  const { block, count, maxPerHandle } = increment;
   if (maxPerHandle !== undefined && count > maxPerHandle) throw new HandleLimitReached(handleId, maxPerHandle);
   return retryOnConflict(context, `handle ${handleId}`, async () => {
     const created = await records.createHandle({ handleId, block: { [block]: count }, deleted: false });
@@ -34,9 +37,9 @@ export async function raiseHandle(
     if (known === undefined) return undefined;
     const before = known.value;
     if (maxPerHandle !== undefined && countOf(before, ipVersion(block)) + count > maxPerHandle) {
-      // The count may be too high after a crash: only what the blocks hold decides.
-      const counts = await recount(context, handleId, Object.keys(before.block) as Cidr[]);
-      await settleHandle(context, known, counts);
+      // The count may be too high after a crash, so the blocks decide.
+      const counts = await recountHandle(context, handleId, Object.keys(before.block) as Cidr[]);
+      await setHandleCounts(context, known, counts);
       const held = [...counts].filter(([cidr]) => ipVersion(cidr) === ipVersion(block));
       if (held.reduce((sum, [, n]) => sum + n, count) > maxPerHandle)
         throw new HandleLimitReached(handleId, maxPerHandle);
@@ -52,29 +55,30 @@ export async function raiseHandle(
   });
 }
 
-/** How many addresses the handle counts, of one family or of both. */
+/** Returns the handle's address count, of one family or of both. */
 export const countOf = (handle: IpamHandle, version?: IpVersion): number =>
   Object.entries(handle.block).reduce(
     (sum, [cidr, n]) => sum + (version === undefined || ipVersion(cidr as Cidr) === version ? n : 0),
     0,
   );
 
-/** Takes an announcement back. When the handle has moved on the count stays too high, which is safe. */
-export async function lowerHandle(context: Context, raised: Raised): Promise<void> {
+/** Reverts an increment. If the handle has changed since, its count stays too high, which is safe. */
+export async function revertHandleIncrement(context: Context, incremented: IncrementedHandle): Promise<void> {
   const { records } = context;
   try {
-    if (raised.before === undefined) await records.deleteHandle(raised.stored);
-    else await records.updateHandle(raised.stored, raised.before);
+    if (incremented.before === undefined) await records.deleteHandle(incremented.stored);
+    else await records.updateHandle(incremented.stored, incremented.before);
   } catch (error) {
     if (!isConflict(error)) throw error;
   }
 }
 
 /**
- * Sets a handle to what its blocks hold after a release.
- * @param seen the handle as it was before those blocks were written
+ * Sets a handle's counts after a release. Deletes the handle if all counts are 0.
+ * @param seen the handle as read before its blocks were written
+ * @param left the number of its addresses left in each of these blocks
  */
-export async function settleHandle(
+export async function setHandleCounts(
   context: Context,
   seen: StoredHandle,
   left: ReadonlyMap<Cidr, number>,
@@ -97,13 +101,16 @@ export async function settleHandle(
     const again = await records.handle(seen.value.handleId);
     if (again === undefined) return true;
     handle = again;
-    counts = await recount(context, seen.value.handleId, [...left.keys()]);
+    counts = await recountHandle(context, seen.value.handleId, [...left.keys()]);
     return undefined;
   });
 }
 
-/** What each block holds of a handle, with the block written anew so that whoever read it earlier must look again. */
-export async function recount(
+/**
+ * Counts a handle's addresses in each block. Writes the block unchanged, so that a concurrent assignment that has read it
+ * conflicts.
+ */
+export async function recountHandle(
   context: Context,
   handleId: string,
   blocks: readonly Cidr[],
@@ -115,7 +122,7 @@ export async function recount(
       if (block === undefined) return 0;
       try {
         await context.records.updateBlock(block, block.value);
-        return heldBy(block.value, handleId);
+        return countByHandle(block.value, handleId);
       } catch (error) {
         if (isConflict(error)) return undefined;
         throw error;

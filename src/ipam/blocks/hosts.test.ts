@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import { parseCidr } from "../../lib/ip/ip.ts";
 import { BlockNotEmpty, BlockTooSmall, NotInPool } from "../errors.ts";
-import { TestCluster } from "../testing/bench.ts";
+import { TestCluster } from "../testing/test-cluster.ts";
 
 const n1 = { type: "host", name: "n1" } as const;
 const n2 = { type: "host", name: "n2" } as const;
@@ -14,7 +14,7 @@ async function cluster(): Promise<TestCluster> {
   return c;
 }
 
-test("CI-066 a prefix is claimed block by block, and what is another's is named", async () => {
+test("CI-066 all blocks of a prefix are claimed, and those of other owners are reported", async () => {
   const c = await cluster();
   await c.assign("n2", "h"); // 10.65.0.4/30
   const result = await c.ipam.claimAffinity(pool, n1);
@@ -31,23 +31,23 @@ test("CI-066 a prefix is claimed block by block, and what is another's is named"
   await expect(c.ipam.claimAffinity(parseCidr("10.66.0.0/30"), n1)).rejects.toThrow(NotInPool);
 });
 
-test("CI-066 giving up leaves blocks in use, or refuses when they must be empty", async () => {
+test("CI-066 releasing a prefix keeps blocks in use, or fails if they must be empty", async () => {
   const c = await cluster();
   const [given = ""] = await c.assign("n1", "h");
   const block = parseCidr(given);
   await c.ipam.claimAffinity(pool, n1);
   await expect(c.ipam.releaseAffinity(pool, n1, { mustBeEmpty: true })).rejects.toThrow(BlockNotEmpty);
   expect(Object.keys(c.affinities())).toEqual([`n1 ${block}`]);
-  await c.ipam.releaseAffinity(pool, n2, { mustBeEmpty: false }); // not its own: nothing happens
+  await c.ipam.releaseAffinity(pool, n2, { mustBeEmpty: false }); // n2 owns none of them: no effect
   expect(await c.ipam.releaseBlockAffinity(block, n1, { mustBeEmpty: false })).toBe(true);
   expect(await c.ipam.releaseBlockAffinity(block, n1, { mustBeEmpty: false })).toBe(false);
   expect(c.affinities()).toEqual({});
   expect(c.block(block).affinity).toBeUndefined();
-  await c.ipam.releaseByHandle("h"); // nobody's and empty: it disappears
+  await c.ipam.releaseByHandle("h"); // the block is then empty and has no owner: it is deleted
   expect(c.blocks()).toEqual({});
 });
 
-test("CI-066 a host that leaves keeps its addresses allocated and nothing else", async () => {
+test("CI-066 after a host was removed, only its allocated addresses remain", async () => {
   const c = await cluster();
   await c.assign("n1", "h", { count: 2 });
   await c.ipam.claimAffinity(pool, n1);
@@ -60,7 +60,7 @@ test("CI-066 a host that leaves keeps its addresses allocated and nothing else",
   await c.ipam.removeHost("never-there");
 });
 
-test("CI-066 all owners of a pool give it up, and only there", async () => {
+test("CI-066 releasing a pool releases the blocks of all owners in this pool only", async () => {
   const c = await cluster();
   await c.pool("q", "10.66.0.0/28", { blockSize: 30 });
   await c.assign("n1", "a", { pools: [pool] });
@@ -71,7 +71,7 @@ test("CI-066 all owners of a pool give it up, and only there", async () => {
   expect(Object.keys(c.blocks())).toHaveLength(3);
 });
 
-test("CI-065 CI-066 a pool that is given up keeps no block whose addresses have all cooled down", async () => {
+test("CI-065 CI-066 releasing a pool deletes blocks whose cooldowns have all expired", async () => {
   const c = await cluster();
   await c.config({ ipCooldownSeconds: 3 });
   for (const host of ["n1", "n2"]) await c.assign(host, host);
@@ -85,7 +85,7 @@ test("CI-065 CI-066 a pool that is given up keeps no block whose addresses have 
   expect([c.affinities(), c.blocks()]).toEqual([{}, {}]);
 });
 
-test("CI-065 CI-066 a block that was given up while its addresses cooled down is deleted when they have", async () => {
+test("CI-065 CI-066 a block that was released during cooldowns is deleted when they have expired", async () => {
   const c = await cluster();
   await c.config({ ipCooldownSeconds: 3 });
   await c.assign("n1", "h");
@@ -97,7 +97,7 @@ test("CI-065 CI-066 a block that was given up while its addresses cooled down is
   expect(c.blocks()).toEqual({});
 });
 
-test("CI-068 a new block carries the time of its claim, and nobody takes over a young one", async () => {
+test("CI-068 a new block stores the time of its claim, and is not taken over within a minute", async () => {
   const c = await cluster();
   await c.ipam.claimAffinity(pool, n1);
   const times = Object.values(c.blocks()).map((block) => block.affinityClaimTime);
@@ -114,7 +114,7 @@ test("CI-068 a new block carries the time of its claim, and nobody takes over a 
   expect(Object.keys(c.affinities()).filter((name) => name.startsWith("n2"))).toHaveLength(1);
 });
 
-test("CI-066 a host and a virtual owner of one name are two", async () => {
+test("CI-066 a host and a virtual owner of the same name are different owners", async () => {
   const c = await cluster();
   await c.ipam.claimAffinity(parseCidr("10.65.0.0/30"), { type: "virtual", name: "n1" });
   await c.ipam.claimAffinity(parseCidr("10.65.0.4/30"), n1);
@@ -122,7 +122,7 @@ test("CI-066 a host and a virtual owner of one name are two", async () => {
   expect(Object.values(c.blocks()).map((block) => block.affinity)).toEqual(["virtual:n1"]);
 });
 
-test("CI-067 a block is made sure of once, with what the host keeps of it", async () => {
+test("CI-067 ensureBlock claims one block, with the addresses that the host reserves", async () => {
   const c = await cluster();
   const hostReserved = { startOfBlock: 1, endOfBlock: 1, handleId: "windows-reserved-ipam-handle", note: "kept" };
   const request = { version: 4, host: "n1", use: "Workload", hostReserved } as const;
@@ -130,7 +130,7 @@ test("CI-067 a block is made sure of once, with what the host keeps of it", asyn
   expect(await c.ipam.ensureBlock(request)).toBe(block);
   expect(c.block(block ?? "").unallocated).toEqual([1, 2]);
   expect(await c.assign("n1", "h", { count: 2 })).toHaveLength(2);
-  // Blocks of four cannot spare four: the pool does not qualify.
+  // A block has four addresses, all of which would be reserved: the pool cannot be used.
   const greedy = { ...request, hostReserved: { ...hostReserved, startOfBlock: 3 } };
   await expect(c.ipam.ensureBlock(greedy)).rejects.toThrow("cannot find a qualified ippool");
 });

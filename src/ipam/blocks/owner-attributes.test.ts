@@ -1,8 +1,8 @@
 import { expect, test } from "bun:test";
 import { parseAddress } from "../../lib/ip/ip.ts";
 import { BadRequest, HandleLimitReached, NotAssigned, StaleRelease } from "../errors.ts";
-import type { Owners } from "./owner-attributes.ts";
-import { TestCluster } from "../testing/bench.ts";
+import type { OwnerAttributes } from "./owner-attributes.ts";
+import { TestCluster } from "../testing/test-cluster.ts";
 
 const address = parseAddress("10.65.0.0");
 const source = { pod: "virt-launcher-1", "vmi-name": "vm" };
@@ -25,10 +25,10 @@ async function machine(): Promise<TestCluster> {
   return c;
 }
 
-test("CI-077 a machine's address is given once per family, also when a crash left the count too high", async () => {
+test("CI-077 a machine gets one address per family, also if a crash left the handle's count too high", async () => {
   const c = await machine();
   await expect(c.ipam.autoAssign(request)).rejects.toThrow(HandleLimitReached);
-  await c.ipam.assignAddress({ address, host: "n1", handleId: request.handleId, maxPerHandle: 1 }); // held already
+  await c.ipam.assignAddress({ address, host: "n1", handleId: request.handleId, maxPerHandle: 1 }); // the handle already has it
   await c.release("10.65.0.0");
   await c.store.create({
     key: { type: "ipamHandle", handleId: request.handleId },
@@ -38,74 +38,76 @@ test("CI-077 a machine's address is given once per family, also when a crash lef
   expect(c.handles()).toEqual({ [request.handleId]: { "10.65.0.0/30": 1 } });
 });
 
-test("CI-077 source and target of a move are recorded apart and swapped in one write", async () => {
+test("CI-077 source and target pod of a migration are recorded separately and swapped in one write", async () => {
   const c = await machine();
   const change = { address, handleId: "net.vmi.ns.vm" };
-  await c.ipam.setOwners({ ...change, alternate: target, expectAlternate: null });
+  await c.ipam.setOwnerAttributes({ ...change, alternate: target, expectAlternate: null });
   expect(await c.ipam.allocationOf(address)).toMatchObject({ attributes: source, alternateAttributes: target });
-  await c.ipam.setOwners({ ...change, active: target, alternate: null, expectAlternate: target });
+  await c.ipam.setOwnerAttributes({ ...change, active: target, alternate: null, expectAlternate: target });
   const moved = await c.ipam.allocationOf(address);
   expect(moved.attributes).toEqual(target);
   expect(moved.alternateAttributes).toBeUndefined();
-  await c.ipam.setOwners({ ...change, active: null, expectActive: target });
+  await c.ipam.setOwnerAttributes({ ...change, active: null, expectActive: target });
   expect((await c.ipam.allocationOf(address)).attributes).toEqual({});
 });
 
-test("CI-077 a change under a wrong expectation, handle or address is refused", async () => {
+test("CI-077 a change with a wrong expected owner, handle or address is rejected", async () => {
   const c = await machine();
   const change = { address, handleId: "net.vmi.ns.vm", active: target };
-  await expect(c.ipam.setOwners({ ...change, expectActive: target })).rejects.toThrow(StaleRelease);
-  await expect(c.ipam.setOwners({ ...change, expectAlternate: source })).rejects.toThrow(StaleRelease);
-  await expect(c.ipam.setOwners({ ...change, handleId: "x" })).rejects.toThrow(StaleRelease);
-  await expect(c.ipam.setOwners({ ...change, address: parseAddress("10.65.0.1") })).rejects.toThrow(NotAssigned);
-  await expect(c.ipam.setOwners({ address, handleId: "net.vmi.ns.vm" })).rejects.toThrow(BadRequest);
+  await expect(c.ipam.setOwnerAttributes({ ...change, expectActive: target })).rejects.toThrow(StaleRelease);
+  await expect(c.ipam.setOwnerAttributes({ ...change, expectAlternate: source })).rejects.toThrow(StaleRelease);
+  await expect(c.ipam.setOwnerAttributes({ ...change, handleId: "x" })).rejects.toThrow(StaleRelease);
+  await expect(c.ipam.setOwnerAttributes({ ...change, address: parseAddress("10.65.0.1") })).rejects.toThrow(
+    NotAssigned,
+  );
+  await expect(c.ipam.setOwnerAttributes({ address, handleId: "net.vmi.ns.vm" })).rejects.toThrow(BadRequest);
   expect((await c.ipam.allocationOf(address)).attributes).toEqual(source);
 });
 
-test("CI-077 addresses that share an entry part when one changes its owner", async () => {
+test("CI-077 if the owner of one address changes, other addresses that shared its entry keep theirs", async () => {
   const c = await machine();
   await c.assign("n1", "pair", { count: 2 });
-  await c.ipam.setOwners({ address: parseAddress("10.65.0.1"), handleId: "pair", active: target });
+  await c.ipam.setOwnerAttributes({ address: parseAddress("10.65.0.1"), handleId: "pair", active: target });
   expect((await c.ipam.allocationOf(parseAddress("10.65.0.1"))).attributes).toEqual(target);
   expect((await c.ipam.allocationOf(parseAddress("10.65.0.2"))).attributes).toEqual({ node: "n1" });
 });
 
-test("CI-077 all addresses of a handle change hands at once, and are told with their owners", async () => {
+test("CI-077 the owners of all addresses of a handle are changed and returned", async () => {
   const c = await machine();
   await c.pool("p6", "fd00:65::/126", { blockSize: 126 });
   await c.ipam.autoAssign({ ...request, version: 6, attributes: source });
   await c.assign("n1", "another");
-  const change = (owners: Owners): Owners => ({ ...owners, alternate: target });
-  const owned = await c.ipam.changeOwners("net.vmi.ns.vm", change);
+  const change = (owners: OwnerAttributes): OwnerAttributes => ({ ...owners, alternate: target });
+  const owned = await c.ipam.updateOwnerAttributes("net.vmi.ns.vm", change);
   expect(owned.map(({ address }) => String(address))).toEqual(["10.65.0.0", "fd00:65::"]);
   expect(owned[1]).toMatchObject({ active: source, alternate: target });
   for (const { address } of owned)
     expect(await c.ipam.allocationOf(address)).toMatchObject({ attributes: source, alternateAttributes: target });
   expect(await c.ipam.allocationOf(parseAddress("10.65.0.1"))).toMatchObject({ attributes: { node: "n1" } });
   const before = c.block("10.65.0.0/30").sequenceNumber;
-  expect(await c.ipam.changeOwners("net.vmi.ns.vm", change)).toEqual(owned); // nothing to write
+  expect(await c.ipam.updateOwnerAttributes("net.vmi.ns.vm", change)).toEqual(owned); // nothing to write
   expect(c.block("10.65.0.0/30").sequenceNumber).toBe(before);
-  expect(await c.ipam.changeOwners("net.vmi.ns.nobody", change)).toEqual([]);
+  expect(await c.ipam.updateOwnerAttributes("net.vmi.ns.nobody", change)).toEqual([]);
 });
 
-test("CI-077 nobody is written as nothing, and an address with an owner is not released as one without", async () => {
+test("CI-077 missing owners are not stored, and requireNoOwner rejects the release of an address with an owner", async () => {
   const c = await machine();
-  const free = () => c.ipam.release([{ address, handleId: request.handleId, onlyUnowned: true }]);
-  expect((await free()).error).toBeInstanceOf(StaleRelease);
-  await c.ipam.changeOwners(request.handleId, () => ({ active: {}, alternate: target }));
-  expect((await free()).error).toBeInstanceOf(StaleRelease);
-  await c.ipam.setOwners({ address, handleId: request.handleId, active: {}, alternate: {} });
+  const release = () => c.ipam.release([{ address, handleId: request.handleId, requireNoOwner: true }]);
+  expect((await release()).error).toBeInstanceOf(StaleRelease);
+  await c.ipam.updateOwnerAttributes(request.handleId, () => ({ active: {}, alternate: target }));
+  expect((await release()).error).toBeInstanceOf(StaleRelease);
+  await c.ipam.setOwnerAttributes({ address, handleId: request.handleId, active: {}, alternate: {} });
   expect(c.block("10.65.0.0/30").attributes).toEqual([{ handleId: request.handleId }]);
-  expect((await free()).released).toEqual([address]);
+  expect((await release()).released).toEqual([address]);
 });
 
-for (const name of ["step by step", "all at once"])
-  test(`CI-077 who takes an address over is not lost to who comes meanwhile (${name})`, async () => {
+for (const name of ["without transactions", "in one transaction"])
+  test(`CI-077 two concurrent changes of owners are both applied (${name})`, async () => {
     const c = await machine();
-    if (name === "step by step") Object.defineProperty(c.store, "transact", { value: undefined });
+    if (name === "without transactions") Object.defineProperty(c.store, "transact", { value: undefined });
     let other: Promise<unknown> | undefined;
-    await c.ipam.changeOwners(request.handleId, (owners) => {
-      other ??= c.client().changeOwners(request.handleId, (now) => ({ ...now, alternate: target }));
+    await c.ipam.updateOwnerAttributes(request.handleId, (owners) => {
+      other ??= c.client().updateOwnerAttributes(request.handleId, (now) => ({ ...now, alternate: target }));
       return { ...owners, active: { ...source, node: "n2" } };
     });
     await other;

@@ -1,43 +1,43 @@
-// Who uses an address that outlives its pod. While a virtual machine moves, the pod it leaves is the active owner and
-// the pod it goes to the alternate one; then they are swapped. Every change is one compare-and-swap of the block.
+// Records which pods use an address that outlives its pod. While a virtual machine migrates, the source pod is the active owner
+// and the target pod the alternate owner; afterwards they are swapped. Every change is one compare-and-swap of the block.
 import { type Cidr, type IpAddress, ipVersion } from "../../lib/ip/ip.ts";
 import type { AllocationAttributes, Block, Labels } from "../../model/index.ts";
 import { addressAt, allocationAt, isCooling, ordinalOf, sameHandle, sameLabels } from "./block.ts";
 import { type Context, isConflict, retryOnConflict } from "../context.ts";
 import { BadRequest, NotAssigned, StaleRelease } from "../errors.ts";
-import { blockAround } from "../reports/queries.ts";
+import { blockContaining } from "../reports/queries.ts";
 import type { StoredBlock } from "../records.ts";
 
-export interface OwnerChange {
+export interface OwnerAttributesChange {
   readonly address: IpAddress;
   readonly handleId: string;
-  /** null clears. */
+  /** null removes the owner. */
   readonly active?: Labels | null;
   readonly alternate?: Labels | null;
-  /** Only when the present owner is this one; null = nobody. */
+  /** Reject the change unless this is the current owner; null means no owner. */
   readonly expectActive?: Labels | null;
   readonly expectAlternate?: Labels | null;
 }
 
-export interface Owners {
-  /** Who uses it. */
+export interface OwnerAttributes {
+  /** The pod that uses the address. */
   readonly active?: Labels;
-  /** Who takes it over, or has just handed it over. */
+  /** The pod that will use it after a migration or, after the swap, the pod that used it before. */
   readonly alternate?: Labels;
 }
-export interface OwnedAddress extends Owners {
+export interface OwnedAddress extends OwnerAttributes {
   readonly address: IpAddress;
 }
 
-export async function setOwners(context: Context, change: OwnerChange): Promise<void> {
+export async function setOwnerAttributes(context: Context, change: OwnerAttributesChange): Promise<void> {
   if (change.active === undefined && change.alternate === undefined)
     throw new BadRequest(`address ${change.address}: neither the active nor the alternate owner is to change`);
   await retryOnConflict(context, `owners of ${change.address}`, async () => {
-    const stored = await blockAround(context, change.address);
+    const stored = await blockContaining(context, change.address);
     const ordinal = stored === undefined ? -1 : ordinalOf(stored.value, change.address);
     const entry = stored === undefined ? undefined : allocationAt(stored.value, ordinal);
     if (stored === undefined || entry === undefined || isCooling(entry)) throw new NotAssigned(change.address);
-    check(change, entry);
+    checkExpectations(change, entry);
     const { active = entry.secondary, alternate = entry.alternateOwnerAttributes } = change;
     const owners = { active: active ?? undefined, alternate: alternate ?? undefined };
     const value = withEntryAt(stored.value, ordinal, ownedBy(entry, owners));
@@ -45,7 +45,7 @@ export async function setOwners(context: Context, change: OwnerChange): Promise<
   });
 }
 
-function check(change: OwnerChange, entry: AllocationAttributes): void {
+function checkExpectations(change: OwnerAttributesChange, entry: AllocationAttributes): void {
   if (!sameHandle(entry.handleId, change.handleId))
     throw new StaleRelease(change.address, "BadHandle", change.handleId, entry.handleId ?? "no handle");
   const mismatch = (expected: Labels | null | undefined, present: Labels | undefined) =>
@@ -58,14 +58,15 @@ function check(change: OwnerChange, entry: AllocationAttributes): void {
 }
 
 /**
- * Changes the owners of everything a handle holds: all at once where the datastore can, else block by block.
- * @param change asked again when somebody was faster
- * @returns the handle's addresses as they are then, IPv4 first; none when there is no such handle
+ * Changes the owners of all addresses of a handle: in one transaction if the datastore has transactions, otherwise block by
+ * block.
+ * @param change called again after a conflict
+ * @returns the handle's addresses with their new owners, IPv4 first; none if the handle does not exist
  */
-export async function changeOwners(
+export async function updateOwnerAttributes(
   context: Context,
   handleId: string,
-  change: (owners: Owners) => Owners,
+  change: (owners: OwnerAttributes) => OwnerAttributes,
 ): Promise<readonly OwnedAddress[]> {
   const { records } = context;
   return retryOnConflict(context, `owners of ${handleId}`, async () => {
@@ -78,7 +79,7 @@ export async function changeOwners(
   });
 }
 
-function changeIn(stored: StoredBlock, handleId: string, change: (owners: Owners) => Owners) {
+function changeIn(stored: StoredBlock, handleId: string, change: (owners: OwnerAttributes) => OwnerAttributes) {
   const owned: OwnedAddress[] = [];
   let { value } = stored;
   for (const ordinal of value.allocations.keys()) {
@@ -93,7 +94,7 @@ function changeIn(stored: StoredBlock, handleId: string, change: (owners: Owners
   return { stored, value, owned };
 }
 
-/** False when somebody else wrote one of the blocks first. */
+/** @returns false if another process wrote one of the blocks first */
 async function writeAll(
   context: Context,
   blocks: readonly { readonly stored: StoredBlock; readonly value: Block }[],
@@ -111,8 +112,8 @@ async function writeAll(
   }
 }
 
-/** Nobody is written as nothing at all, as others read it. */
-function ownedBy(entry: AllocationAttributes, { active = {}, alternate = {} }: Owners): AllocationAttributes {
+/** Calico expects the fields of missing owners to be absent, not empty. */
+function ownedBy(entry: AllocationAttributes, { active = {}, alternate = {} }: OwnerAttributes): AllocationAttributes {
   const { secondary: _active, alternateOwnerAttributes: _alternate, ...rest } = entry;
   return {
     ...rest,
@@ -121,7 +122,7 @@ function ownedBy(entry: AllocationAttributes, { active = {}, alternate = {} }: O
   };
 }
 
-/** The block with one ordinal's entry replaced; other ordinals that share the old entry keep it. */
+/** Replaces the entry of one ordinal. Other ordinals that share the old entry keep it. */
 function withEntryAt(block: Block, ordinal: number, entry: AllocationAttributes): Block {
   const index = block.allocations[ordinal];
   const isShared = block.allocations.some((other, i) => i !== ordinal && other === index);

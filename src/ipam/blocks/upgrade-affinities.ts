@@ -1,10 +1,10 @@
-// Affinities written by earlier programs lack the labels by which the Kubernetes API finds a host's own. Writing them
-// again adds the labels; where they are there already, nothing changes.
-import type { Owner } from "./block.ts";
+// Adds labels to a host's affinities in Kubernetes. Earlier versions wrote affinities without the labels by which the API
+// server selects those of a host. Writing an affinity again adds the labels.
+import type { BlockOwner } from "./block.ts";
 import { type Context, isConflict, retryOnConflict } from "../context.ts";
 
-/** Elsewhere than in the Kubernetes API there is nothing to do. */
-export async function upgradeHost(context: Context, owner: Owner): Promise<void> {
+/** Does nothing in other datastores. */
+export async function upgradeHost(context: Context, owner: BlockOwner): Promise<void> {
   const { records } = context;
   if (records.store.name !== "kubernetes") return;
   for (const { key } of await records.affinitiesOf(owner))

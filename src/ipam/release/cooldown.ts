@@ -1,11 +1,16 @@
-// Addresses that have cooled down are freed by the next write of their block; idle blocks need somebody to write them.
+// Frees addresses whose cooldown has expired. The next write of a block does this too; blocks that are not written otherwise
+// need `collectExpiredCooldowns`.
 import type { Cidr } from "../../lib/ip/ip.ts";
 import type { Block } from "../../model/index.ts";
-import { freeExpiredCooldowns, isCooling, isForgotten } from "../blocks/block.ts";
+import { freeExpiredCooldowns, isCooling, isUnownedAndEmpty } from "../blocks/block.ts";
 import { readConfig } from "../config.ts";
 import { type Context, isConflict } from "../context.ts";
 
-/** Frees what has cooled down long enough in these blocks (all when none are named); gives back the blocks it wrote. */
+/**
+ * Frees addresses whose cooldown has expired.
+ * @param blocks by default all
+ * @returns the blocks that were written
+ */
 export async function collectExpiredCooldowns(context: Context, blocks?: readonly Cidr[]): Promise<readonly Cidr[]> {
   const cooldownSeconds = (await readConfig(context)).ipCooldownSeconds ?? 0;
   const stored =
@@ -17,17 +22,17 @@ export async function collectExpiredCooldowns(context: Context, blocks?: readonl
     const value = freeExpiredCooldowns(block.value, cooldownSeconds, context.nowMs);
     if (value === block.value) continue;
     try {
-      if (isForgotten(value)) await context.records.deleteBlock(block);
+      if (isUnownedAndEmpty(value)) await context.records.deleteBlock(block);
       else await context.records.updateBlock(block, value);
       written.push(block.key.cidr);
     } catch (error) {
-      if (!isConflict(error)) throw error; // whoever was faster has freed them too
+      if (!isConflict(error)) throw error; // the process that wrote the block first has freed them too
     }
   }
   return written;
 }
 
-/** The block with the addresses free whose cooldown is over. The cooldown is read only if an address is in cooldown. */
+/** Returns the block with expired cooldowns freed. The setting is read only if the block has an address in cooldown. */
 export async function withoutExpiredCooldowns(context: Context, block: Block): Promise<Block> {
   if (!block.attributes.some(isCooling)) return block;
   const { ipCooldownSeconds = 0 } = await readConfig(context);

@@ -5,13 +5,13 @@ import {
   InCooldown,
   NotAssigned,
   NotInPool,
-  NotOurBlock,
+  BlockOwnedByOther,
   StaleRelease,
   UnknownHandle,
   UseNotAllowed,
 } from "../errors.ts";
-import type { PodOwner } from "../blocks/pod-owner.ts";
-import { TestCluster } from "../testing/bench.ts";
+import type { ExpectedPod } from "../blocks/expected-pod.ts";
+import { TestCluster } from "../testing/test-cluster.ts";
 
 async function cluster(): Promise<TestCluster> {
   const c = new TestCluster();
@@ -21,7 +21,7 @@ async function cluster(): Promise<TestCluster> {
 }
 const address = parseAddress("10.65.0.4");
 
-test("CI-062 a named address is given once, whatever selectors, modes and reservations say", async () => {
+test("CI-062 a specified address is assigned once, regardless of selectors, assignment mode and reservations", async () => {
   const c = await cluster();
   await c.pool("p", "10.65.0.0/29", { blockSize: 30, nodeSelector: "has(nope)", assignmentMode: "Manual" });
   await c.resource("IPReservation", "r", { reservedCIDRs: ["10.65.0.0/24"] });
@@ -31,25 +31,25 @@ test("CI-062 a named address is given once, whatever selectors, modes and reserv
   await expect(c.assignAddress("n1", "other", "10.65.0.4")).rejects.toThrow(AddressTaken);
   await expect(c.assignAddress("n1", "other", "10.65.0.4")).rejects.toThrow("resource already exists: 10.65.0.4");
   await expect(c.assignAddress("n1", "h", "10.99.0.1")).rejects.toThrow(NotInPool);
-  await c.assignAddress("n2", "g", "10.65.0.5"); // another's block will do
+  await c.assignAddress("n2", "g", "10.65.0.5"); // from a block of n1
   await c.config({ strictAffinity: true });
-  await expect(c.assignAddress("n2", "g", "10.65.0.6")).rejects.toThrow(NotOurBlock);
+  await expect(c.assignAddress("n2", "g", "10.65.0.6")).rejects.toThrow(BlockOwnedByOther);
 });
 
-test("CI-059 a named address must be in a pool for its use", async () => {
+test("CI-059 a specified address must be in a pool that allows its use", async () => {
   const c = await cluster();
   const request = { address, host: "n1", handleId: "h" };
   await expect(c.ipam.assignAddress({ ...request, use: "LoadBalancer" })).rejects.toThrow(UseNotAllowed);
   await c.ipam.assignAddress({ ...request, use: "Tunnel" });
 });
 
-test("CI-062 a disabled pool gives no named address either", async () => {
+test("CI-062 a specified address is not assigned from a disabled pool", async () => {
   const c = await cluster();
   await c.pool("p", "10.65.0.0/29", { blockSize: 30, disabled: true });
   await expect(c.assignAddress("n1", "h", "10.65.0.4")).rejects.toThrow(NotInPool);
 });
 
-test("CI-063 release by handle frees everything and removes the handle", async () => {
+test("CI-063 release by handle frees all its addresses and deletes the handle", async () => {
   const c = await cluster();
   await c.assign("n1", "same");
   await c.assign("n1", "other");
@@ -61,7 +61,7 @@ test("CI-063 release by handle frees everything and removes the handle", async (
   await expect(c.ipam.releaseByHandle("same")).rejects.toThrow(UnknownHandle);
 });
 
-test("CI-063 release by address lowers the handle, and removes it with the last", async () => {
+test("CI-063 release by address lowers the handle's count, and deletes the handle with its last address", async () => {
   const c = await cluster();
   await c.assign("n1", "h", { count: 2 });
   expect(await c.release("10.65.0.4", "10.65.0.4", "10.65.0.7", "9.9.9.9")).toEqual({
@@ -76,42 +76,38 @@ test("CI-063 release by address lowers the handle, and removes it with the last"
 
 test("an address is released for a pod only if its attributes name this pod", async () => {
   const c = await cluster();
-  const owner = { namespace: "ns1", pod: "a" };
-  const give = (text: string, attributes?: Record<string, string>) =>
-    c.ipam.assignAddress({
-      host: "n1",
-      handleId: text,
-      address: parseAddress(text),
-      attributes,
-    });
-  await give("10.65.0.4", { node: "n1", namespace: "ns1", pod: "a" });
-  await give("10.65.0.5", { node: "n1", namespace: "ns2", pod: "a" });
-  await give("10.65.0.6", { node: "n1", type: "vxlanTunnelAddress" });
-  await give("10.65.0.7");
-  const outcome = async (text: string, condition: PodOwner) => {
-    const { error } = await c.ipam.release([{ address: parseAddress(text), owner: condition }]);
-    const byHandle = c.ipam.releaseByHandleWith(text, { owner: condition }).then(() => "released");
+  const pod = { namespace: "ns1", pod: "a" };
+  const assign = (text: string, attributes?: Record<string, string>) =>
+    c.ipam.assignAddress({ host: "n1", handleId: text, address: parseAddress(text), attributes });
+  await assign("10.65.0.4", { node: "n1", namespace: "ns1", pod: "a" });
+  await assign("10.65.0.5", { node: "n1", namespace: "ns2", pod: "a" });
+  await assign("10.65.0.6", { node: "n1", type: "vxlanTunnelAddress" });
+  await assign("10.65.0.7");
+  const outcome = async (text: string, expectedPod: ExpectedPod) => {
+    const { error } = await c.ipam.release([{ address: parseAddress(text), expectedPod }]);
+    const byHandle = c.ipam.releaseByHandleWith(text, { expectedPod }).then(() => "released");
     return [error, await byHandle.catch((reason: unknown) => reason)];
   };
   for (const text of ["10.65.0.5", "10.65.0.6", "10.65.0.7"])
-    expect(await outcome(text, owner)).toEqual([expect.any(StaleRelease), expect.any(StaleRelease)]);
+    expect(await outcome(text, pod)).toEqual([expect.any(StaleRelease), expect.any(StaleRelease)]);
   for (const text of ["10.65.0.5", "10.65.0.6"])
-    expect(await outcome(text, { ...owner, orNoAttributes: true })).toEqual([
+    expect(await outcome(text, { ...pod, acceptNoAttributes: true })).toEqual([
       expect.any(StaleRelease),
       expect.any(StaleRelease),
     ]);
   expect(Object.keys(c.handles())).toHaveLength(4);
   // The allocations of one block are released together or not at all.
-  const both = ["10.65.0.4", "10.65.0.5"].map((text) => ({ address: parseAddress(text), owner }));
+  const both = ["10.65.0.4", "10.65.0.5"].map((text) => ({ address: parseAddress(text), expectedPod: pod }));
   expect(await c.ipam.release(both)).toMatchObject({ released: [], error: expect.any(StaleRelease) });
   expect(await c.ipam.release(both.slice(0, 1))).toMatchObject({ released: [parseAddress("10.65.0.4")] });
-  expect(await c.ipam.releaseByHandleWith("10.65.0.7", { owner: { ...owner, orNoAttributes: true } })).toMatchObject({
+  const expectedPod = { ...pod, acceptNoAttributes: true };
+  expect(await c.ipam.releaseByHandleWith("10.65.0.7", { expectedPod })).toMatchObject({
     released: [parseAddress("10.65.0.7")],
   });
   expect(Object.keys(c.handles()).sort()).toEqual(["10.65.0.5", "10.65.0.6"]);
 });
 
-test("CI-063 addresses released together come back in their order, however they were named", async () => {
+test("CI-063 addresses released together are reused in ascending order, regardless of the order in the request", async () => {
   const c = await cluster();
   const given = await c.assign("n1", "h", { count: 4 });
   const named = given.map((cidr) => cidr.replace(/\/.*/, ""));
@@ -119,7 +115,7 @@ test("CI-063 addresses released together come back in their order, however they 
   expect(Object.values(c.blocks())[0]!.unallocated).toEqual([0, 2, 3]);
 });
 
-test("CI-063 a release with nothing to do writes nothing", async () => {
+test("CI-063 a release of free addresses writes nothing", async () => {
   const c = await cluster();
   await c.assign("n1", "h");
   const before = c.block("10.65.0.4/30").sequenceNumber;
@@ -127,7 +123,7 @@ test("CI-063 a release with nothing to do writes nothing", async () => {
   expect(c.block("10.65.0.4/30").sequenceNumber).toBe(before);
 });
 
-test("CI-063 many addresses over many blocks are released in one call", async () => {
+test("CI-063 many addresses in many blocks are released in one call", async () => {
   const c = new TestCluster();
   await c.pool("p", "10.65.0.0/24", { blockSize: 30 });
   await c.node("n1");
@@ -138,7 +134,7 @@ test("CI-063 many addresses over many blocks are released in one call", async ()
   expect(c.handles()).toEqual({});
 });
 
-test("CI-063 a block of a pool that is gone, or disabled, is still found", async () => {
+test("CI-063 addresses of a deleted or disabled pool can be released", async () => {
   const c = await cluster();
   await c.assign("n1", "h", { count: 2 });
   await c.pool("p", "10.65.0.0/29", { blockSize: 30, disabled: true });
@@ -147,7 +143,7 @@ test("CI-063 a block of a pool that is gone, or disabled, is still found", async
   expect((await c.release("10.65.0.5")).released).toHaveLength(1);
 });
 
-test("CI-064 a stale sequence number or a wrong handle releases nothing of its block", async () => {
+test("CI-064 if a sequence number or handle is wrong, no address of its block is released", async () => {
   const c = await cluster();
   await c.assign("n1", "h", { count: 2 });
   const { sequenceNumber } = await c.ipam.allocationOf(address);
@@ -165,7 +161,7 @@ test("CI-064 a stale sequence number or a wrong handle releases nothing of its b
   expect((await c.ipam.allocationOf(address)).sequenceNumber).toBe(seen + 2n);
 });
 
-test("CI-064 the numbers of a block made anew are above those of the old one", async () => {
+test("CI-064 a re-created block has higher sequence numbers than the old one", async () => {
   const c = await cluster();
   await c.assign("n1", "h");
   const old = (await c.ipam.allocationOf(address)).sequenceNumber ?? 0n;
@@ -177,7 +173,7 @@ test("CI-064 the numbers of a block made anew are above those of the old one", a
   expect((await c.ipam.release([{ address, sequenceNumber: old }])).error).toBeInstanceOf(StaleRelease);
 });
 
-test("CI-065 a released address cools down before anybody gets it", async () => {
+test("CI-065 a released address is not assigned before its cooldown ends", async () => {
   const c = await cluster();
   await c.config({ ipCooldownSeconds: 30 });
   await c.assign("n1", "h", { count: 8 });
@@ -195,7 +191,7 @@ test("CI-065 a released address cools down before anybody gets it", async () => 
   expect(await c.ipam.collectExpiredCooldowns()).toEqual([]);
 });
 
-test("queries: the addresses of a handle, and what is known about one", async () => {
+test("queries return the addresses of a handle and the allocation of an address", async () => {
   const c = await cluster();
   await c.assign("n1", "h", { count: 5 });
   expect((await c.ipam.addressesOfHandle("h")).map(String)).toEqual([4, 5, 6, 7, 0].map((n) => `10.65.0.${n}`));

@@ -1,13 +1,14 @@
-// Giving addresses back by name (by handle: release-handle.ts). A release that names the handle or sequence number it saw is refused when
-// the address has since gone to somebody else; the addresses of one block are released together or not at all.
+// Releases individual addresses (release-handle.ts releases all addresses of a handle). A request may state the handle, pod or
+// sequence number that it expects; it is rejected if the address has been assigned again since. The addresses of one block
+// are released together or not at all.
 import { type Cidr, cidrContains, type IpAddress, maskCidr } from "../../lib/ip/ip.ts";
 import type { Block, IpPool } from "../../model/index.ts";
-import { giveUpIfDeselected, settleOrLog, writeFreed } from "./after-release.ts";
+import { releaseBlockIfDeselected, setHandleCountsOrLog, writeFreed } from "./after-release.ts";
 import {
   allocationAt,
-  free,
+  releaseOrdinals,
   freeExpiredCooldowns,
-  heldBy,
+  countByHandle,
   isCooling,
   isEmpty,
   ordinalOf,
@@ -16,44 +17,44 @@ import {
 import { readConfig } from "../config.ts";
 import { type Context, retryOnConflict } from "../context.ts";
 import { StaleRelease } from "../errors.ts";
-import { type PodOwner, requireOwner } from "../blocks/pod-owner.ts";
-import { poolAround, readPools } from "../assign/pools.ts";
+import { type ExpectedPod, requireExpectedPod } from "../blocks/expected-pod.ts";
+import { poolContaining, readPools } from "../assign/pools.ts";
 import type { StoredBlock, StoredHandle } from "../records.ts";
 
 export interface ReleaseRequest {
   readonly address: IpAddress;
-  /** Refuse when another handle holds it. */
+  /** Reject if the address belongs to another handle. */
   readonly handleId?: string;
-  /** Refuse unless the allocation's attributes name this pod. */
-  readonly owner?: PodOwner;
-  /** Refuse when it was given again since. */
+  /** Reject unless the allocation's attributes name this pod. */
+  readonly expectedPod?: ExpectedPod;
+  /** Reject if the address was assigned again since this number was read. */
   readonly sequenceNumber?: bigint;
-  /** Refuse while somebody is noted as its owner. */
-  readonly onlyUnowned?: boolean;
+  /** Reject if the allocation has active or alternate owner attributes. */
+  readonly requireNoOwner?: boolean;
 }
 
 export interface ReleaseResult {
   readonly released: readonly IpAddress[];
-  /** Were free already. */
+  /** Addresses that were already free. */
   readonly notAllocated: readonly IpAddress[];
-  /** The first refusal or failure; the addresses of its block are in neither list. */
+  /** The first error; the addresses of its block are in neither list. */
   readonly error?: unknown;
 }
 
-/** How many blocks are worked on at once. */
-const WIDTH = 8;
+/** Number of blocks that are written concurrently. */
+const CONCURRENT_BLOCKS = 8;
 
 export async function releaseAddresses(context: Context, requests: readonly ReleaseRequest[]): Promise<ReleaseResult> {
   const [config, pools] = await Promise.all([readConfig(context), readPools(context.records)]);
-  const { byBlock, homeless } = await groupByBlock(context, requests, pools);
+  const { byBlock, outsideBlocks } = await groupByBlock(context, requests, pools);
   const released: IpAddress[] = [];
-  const notAllocated: IpAddress[] = [...homeless];
+  const notAllocated: IpAddress[] = [...outsideBlocks];
   let firstError: unknown;
   const groups = [...byBlock];
-  for (let i = 0; i < groups.length; i += WIDTH) {
+  for (let i = 0; i < groups.length; i += CONCURRENT_BLOCKS) {
     const results = await Promise.allSettled(
       groups
-        .slice(i, i + WIDTH)
+        .slice(i, i + CONCURRENT_BLOCKS)
         .map(([cidr, wanted]) => releaseInBlock(context, cidr, wanted, config.ipCooldownSeconds ?? 0)),
     );
     const emptied: Block[] = [];
@@ -72,8 +73,8 @@ export async function releaseAddresses(context: Context, requests: readonly Rele
         left.set(seen.value.handleId, entry);
       }
     }
-    for (const { seen, counts } of left.values()) await settleOrLog(context, seen, counts);
-    for (const block of emptied) await giveUpIfDeselected(context, block);
+    for (const { seen, counts } of left.values()) await setHandleCountsOrLog(context, seen, counts);
+    for (const block of emptied) await releaseBlockIfDeselected(context, block);
   }
   return { released, notAllocated, error: firstError };
 }
@@ -81,7 +82,7 @@ export async function releaseAddresses(context: Context, requests: readonly Rele
 interface BlockResult {
   readonly released: readonly IpAddress[];
   readonly notAllocated: readonly IpAddress[];
-  /** The block when this release left it without an allocation. */
+  /** The block, if this release freed its last allocation. */
   readonly emptied?: Block;
   readonly handles: readonly { readonly seen: StoredHandle; readonly cidr: Cidr; readonly count: number }[];
 }
@@ -96,29 +97,32 @@ async function releaseInBlock(
     const stored = await context.records.block(cidr);
     const addresses = wanted.map((request) => request.address);
     if (stored === undefined) return { released: [], notAllocated: addresses, handles: [] };
-    const { ordinals, notAllocated, holders } = judge(stored.value, wanted);
+    const { ordinals, notAllocated, handleIds } = checkRequests(stored.value, wanted);
     if (ordinals.length === 0) return { released: [], notAllocated, handles: [] };
-    // Handles are read before the block is written: see blocks/handles.ts.
-    const handles = (await Promise.all([...holders].map((id) => context.records.handle(id)))).flatMap((h) => h ?? []);
-    const freed = free(stored.value, ordinals, { cooldownSeconds, nowMs: context.nowMs });
+    // Handles must be read before the block is written: see blocks/handles.ts.
+    const handles = (await Promise.all([...handleIds].map((id) => context.records.handle(id)))).flatMap((h) => h ?? []);
+    const freed = releaseOrdinals(stored.value, ordinals, { cooldownSeconds, nowMs: context.nowMs });
     const value = freeExpiredCooldowns(freed, cooldownSeconds, context.nowMs);
     if (!(await writeFreed(context, stored, value))) return undefined;
     const gone = new Set(notAllocated);
     return {
       released: addresses.filter((address) => !gone.has(address)),
       notAllocated,
-      handles: handles.map((seen) => ({ seen, cidr, count: heldBy(value, seen.value.handleId) })),
+      handles: handles.map((seen) => ({ seen, cidr, count: countByHandle(value, seen.value.handleId) })),
       ...(isEmpty(value) ? { emptied: value } : {}),
     };
   });
 }
 
-/** Which ordinals to free; throws when a request no longer describes what is allocated. */
-function judge(block: Block, wanted: readonly ReleaseRequest[]) {
+/**
+ * Returns the ordinals to free.
+ * @throws StaleRelease if the allocation is not the one that a request expects
+ */
+function checkRequests(block: Block, wanted: readonly ReleaseRequest[]) {
   const ordinals: number[] = [];
   const notAllocated: IpAddress[] = [];
-  const holders = new Set<string>();
-  for (const { address, handleId, owner, sequenceNumber, onlyUnowned } of wanted) {
+  const handleIds = new Set<string>();
+  for (const { address, handleId, expectedPod, sequenceNumber, requireNoOwner } of wanted) {
     const ordinal = ordinalOf(block, address);
     const held = allocationAt(block, ordinal);
     if (held === undefined || isCooling(held)) {
@@ -130,34 +134,34 @@ function judge(block: Block, wanted: readonly ReleaseRequest[]) {
       throw new StaleRelease(address, "BadSequenceNumber", String(sequenceNumber), String(number));
     if (handleId !== undefined && !sameHandle(held.handleId, handleId))
       throw new StaleRelease(address, "BadHandle", handleId, held.handleId ?? "no handle");
-    if (owner !== undefined) requireOwner(address, held, owner);
+    if (expectedPod !== undefined) requireExpectedPod(address, held, expectedPod);
     const owners = { ...held.alternateOwnerAttributes, ...held.secondary };
-    if (onlyUnowned === true && Object.keys(owners).length > 0)
-      throw new StaleRelease(address, "BadOwner", "nobody's", JSON.stringify(owners));
+    if (requireNoOwner === true && Object.keys(owners).length > 0)
+      throw new StaleRelease(address, "BadOwner", "no owner", JSON.stringify(owners));
     ordinals.push(ordinal);
-    if (held.handleId !== undefined) holders.add(held.handleId);
+    if (held.handleId !== undefined) handleIds.add(held.handleId);
   }
-  return { ordinals, notAllocated, holders };
+  return { ordinals, notAllocated, handleIds };
 }
 
-/** Requests by the block their address lies in, each address once; addresses of no block at all apart. */
+/** Groups the requests by the block that contains their address. Repeated addresses are dropped. */
 async function groupByBlock(context: Context, requests: readonly ReleaseRequest[], pools: readonly IpPool[]) {
   const byBlock = new Map<Cidr, ReleaseRequest[]>();
-  const homeless: IpAddress[] = [];
+  const outsideBlocks: IpAddress[] = [];
   let allBlocks: readonly StoredBlock[] | undefined;
   const seen = new Set<IpAddress>();
   for (const request of requests) {
     if (seen.has(request.address)) continue;
     seen.add(request.address);
-    const pool = poolAround(pools, request.address);
+    const pool = poolContaining(pools, request.address);
     let cidr = pool === undefined ? undefined : maskCidr(request.address, pool.blockSize);
     if (cidr === undefined) {
-      // Its pool is gone: the block may still be there.
+      // The pool was deleted; the block may still exist.
       allBlocks ??= await context.records.blocks();
       cidr = allBlocks.find(({ key }) => cidrContains(key.cidr, request.address))?.key.cidr;
     }
-    if (cidr === undefined) homeless.push(request.address);
+    if (cidr === undefined) outsideBlocks.push(request.address);
     else byBlock.set(cidr, [...(byBlock.get(cidr) ?? []), request]);
   }
-  return { byBlock, homeless };
+  return { byBlock, outsideBlocks };
 }

@@ -10,7 +10,7 @@ const user = (last: number, name: string) => ({
   ...{ address: parseAddress(`10.65.0.${last}`), kind: "workload" as const, name },
 });
 
-test("CI-077 a machine has its address also while it is off, and in two pods while it moves", () => {
+test("CI-077 a stopped machine keeps its address, and two pods may use it during a migration", () => {
   const allocations = [
     record(1, "net.vmi.ns.off"),
     record(2, "net.vmi.ns.moving", { "vmi-name": "moving" }),

@@ -1,4 +1,4 @@
-// Every allocation there is, beside everything that uses an address: what the check of a cluster compares.
+// Compares all allocations with everything that uses an address, for `calicoctl ipam check`.
 import type { Datastore } from "../../datastore/index.ts";
 import { type Cidr, cidrContains, type IpAddress } from "../../lib/ip/ip.ts";
 import {
@@ -17,33 +17,33 @@ import { Records } from "../records.ts";
 export interface AllocationRecord {
   readonly address: IpAddress;
   readonly block: Cidr;
-  /** Whose block it is. */
+  /** The owner of the block: `host:NODE` or `virtual:NAME`. */
   readonly affinity?: string;
   readonly handleId?: string;
   readonly attributes: Labels;
   readonly sequenceNumber?: bigint;
-  /** Given back, and resting. */
+  /** Released, and not assignable until the cooldown ends. */
   readonly coolingDown: boolean;
-  /** Held by a node out of another node's block. */
+  /** Assigned to a node from another node's block. */
   readonly borrowed: boolean;
 }
 
-/** Something that says it has an address. */
+/** A workload endpoint or tunnel whose resource contains an address. */
 export interface AddressUser {
   readonly address: IpAddress;
   readonly kind: "workload" | "tunnel";
-  /** In words: `workload endpoint default/n1-k8s-web-eth0`, `IPIP tunnel of node n1`. */
+  /** For example `workload endpoint default/n1-k8s-web-eth0` or `IPIP tunnel of node n1`. */
   readonly name: string;
 }
 
 export interface UsageFindings {
-  /** Allocated, and nobody has it. */
+  /** Allocated, but not used. */
   readonly leaked: readonly AllocationRecord[];
-  /** In use, and in no enabled pool: not ours to judge, but worth knowing. */
+  /** Used, but outside all enabled pools, so IPAM does not manage the address. */
   readonly outsidePools: readonly AddressUser[];
-  /** In use inside a pool, and anybody may be given it. */
+  /** Used inside a pool, but not allocated, so IPAM may assign the address a second time. */
   readonly unallocated: readonly AddressUser[];
-  /** One address, two users. */
+  /** Used more than once. */
   readonly shared: readonly { readonly address: IpAddress; readonly users: readonly AddressUser[] }[];
 }
 
@@ -51,7 +51,7 @@ export async function readAllocations(datastore: Datastore): Promise<readonly Al
   return (await new Records(datastore).blocks()).flatMap(({ value }) => allocationsIn(value));
 }
 
-/** What a host keeps of its blocks for itself is not an allocation. */
+/** Addresses that a host reserves in its blocks are left out. */
 export function allocationsIn(block: Block): AllocationRecord[] {
   return block.allocations.flatMap((index, ordinal) => {
     if (index === null) return [];
@@ -102,7 +102,7 @@ function usersOfNode(resource: Resource): AddressUser[] {
   }));
 }
 
-/** @param pools ranges of the enabled pools */
+/** @param pools the CIDRs of the enabled pools */
 export function compareUsage(
   allocations: readonly AllocationRecord[],
   users: readonly AddressUser[],
@@ -125,9 +125,12 @@ export function compareUsage(
   };
 }
 
-/** A machine has its addresses also while it is off, and in two pods while it moves; a controller sees when it is gone. */
+/**
+ * A virtual machine keeps its addresses while it is stopped, and two pods use them while it migrates. The IPAM garbage
+ * collector releases them when the machine is deleted.
+ */
 const isMachine = ({ attributes, handleId = "" }: AllocationRecord): boolean =>
   attributes[ATTRIBUTE.vmiName] !== undefined || machineOfHandle(handleId) !== undefined;
 
-/** Addresses of services are kept by a controller that sees services; here nothing says whether they are used. */
+/** The load-balancer controller releases addresses of services. Services are not read here, so their use is unknown. */
 const isService = ({ attributes }: AllocationRecord): boolean => attributes[ATTRIBUTE.service] !== undefined;

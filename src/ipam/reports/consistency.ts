@@ -1,25 +1,31 @@
-// What can be wrong between blocks, affinities and handles, and how each is put right. A crash leaves at most these;
-// none of them lets an address be given twice.
+// Finds and repairs inconsistencies between blocks, affinities and handles. A crash can cause some of them; none of those
+// leads to an address that is assigned twice.
 import { type Cidr, cidrsOverlap } from "../../lib/ip/ip.ts";
 import type { Block } from "../../model/index.ts";
-import { releaseBlock, isConfirmed, ownerOf, parseOwner, resolveAffinity } from "../blocks/affinities.ts";
-import { type Owner, ownerText } from "../blocks/block.ts";
+import {
+  releaseBlockAffinity,
+  isConfirmed,
+  blockOwnerOf,
+  parseBlockOwner,
+  resolveAffinity,
+} from "../blocks/affinities.ts";
+import { type BlockOwner, formatBlockOwner } from "../blocks/block.ts";
 import { type Context, isConflict } from "../context.ts";
 import { BlockClaimed, BlockNotEmpty } from "../errors.ts";
-import { recount, settleHandle } from "../blocks/handles.ts";
+import { recountHandle, setHandleCounts } from "../blocks/handles.ts";
 import type { StoredAffinity, StoredBlock, StoredHandle } from "../records.ts";
 
 export type Finding =
-  /** An affinity whose block is missing or belongs to another. */
-  | { readonly kind: "stale-affinity"; readonly owner: Owner; readonly block: Cidr; readonly actual?: string }
-  /** A claim or a release of a block that stopped half way. */
-  | { readonly kind: "unfinished-affinity"; readonly owner: Owner; readonly block: Cidr; readonly state: string }
-  | { readonly kind: "unknown-node"; readonly owner: Owner; readonly block: Cidr }
-  /** The block names an owner that has no affinity for it: no routes are made for it. */
-  | { readonly kind: "missing-affinity"; readonly owner: Owner; readonly block: Cidr }
-  /** Addresses name a handle that does not exist, or that knows of fewer. */
+  /** An affinity whose block is missing or has another owner. */
+  | { readonly kind: "stale-affinity"; readonly owner: BlockOwner; readonly block: Cidr; readonly actual?: string }
+  /** The claim or release of a block was not completed. */
+  | { readonly kind: "unfinished-affinity"; readonly owner: BlockOwner; readonly block: Cidr; readonly state: string }
+  | { readonly kind: "unknown-node"; readonly owner: BlockOwner; readonly block: Cidr }
+  /** The block names an owner that has no affinity for it, so no routes are programmed for the block. */
+  | { readonly kind: "missing-affinity"; readonly owner: BlockOwner; readonly block: Cidr }
+  /** Addresses name a handle that does not exist, or whose count is too low. */
   | { readonly kind: "missing-handle"; readonly handleId: string; readonly block: Cidr; readonly count: number }
-  /** A handle counts more addresses than there are. */
+  /** A handle counts more addresses than the blocks contain. */
   | { readonly kind: "leaked-handle"; readonly handleId: string; readonly blocks: readonly Cidr[] }
   | { readonly kind: "overlapping-blocks"; readonly block: Cidr; readonly other: Cidr }
   | { readonly kind: "malformed-block"; readonly block: Cidr; readonly fault: string };
@@ -28,7 +34,7 @@ export interface IpamState {
   readonly blocks: readonly StoredBlock[];
   readonly affinities: readonly StoredAffinity[];
   readonly handles: readonly StoredHandle[];
-  /** Names of the nodes there are; undefined = not asked. */
+  /** Names of all nodes; undefined if they were not read. */
   readonly nodes?: ReadonlySet<string>;
 }
 
@@ -44,16 +50,16 @@ export async function readState(context: Context): Promise<IpamState> {
 }
 
 export function findInconsistencies(state: IpamState): readonly Finding[] {
-  return [...ofAffinities(state), ...ofBlocks(state), ...findHandleFaults(state)];
+  return [...findAffinityFaults(state), ...findBlockFaults(state), ...findHandleFaults(state)];
 }
 
-function* ofAffinities({ blocks, affinities, nodes }: IpamState): Generator<Finding> {
+function* findAffinityFaults({ blocks, affinities, nodes }: IpamState): Generator<Finding> {
   const byCidr = new Map(blocks.map((block) => [block.key.cidr, block.value]));
   for (const affinity of affinities) {
-    const owner = ownerOf(affinity);
+    const owner = blockOwnerOf(affinity);
     const { cidr } = affinity.key;
     const actual = byCidr.get(cidr)?.affinity;
-    if (actual !== ownerText(owner)) yield { kind: "stale-affinity", owner, block: cidr, actual };
+    if (actual !== formatBlockOwner(owner)) yield { kind: "stale-affinity", owner, block: cidr, actual };
     else if (!isConfirmed(affinity))
       yield { kind: "unfinished-affinity", owner, block: cidr, state: affinity.value.state };
     else if (owner.type === "host" && nodes !== undefined && !nodes.has(owner.name))
@@ -61,12 +67,14 @@ function* ofAffinities({ blocks, affinities, nodes }: IpamState): Generator<Find
   }
 }
 
-function* ofBlocks({ blocks, affinities }: IpamState): Generator<Finding> {
-  const known = new Set(affinities.map((affinity) => `${ownerText(ownerOf(affinity))} ${affinity.key.cidr}`));
+function* findBlockFaults({ blocks, affinities }: IpamState): Generator<Finding> {
+  const known = new Set(
+    affinities.map((affinity) => `${formatBlockOwner(blockOwnerOf(affinity))} ${affinity.key.cidr}`),
+  );
   for (const { key, value } of blocks) {
     for (const fault of blockFaults(value)) yield { kind: "malformed-block", block: key.cidr, fault };
-    const owner = parseOwner(value.affinity);
-    if (owner !== undefined && !known.has(`${ownerText(owner)} ${key.cidr}`))
+    const owner = parseBlockOwner(value.affinity);
+    if (owner !== undefined && !known.has(`${formatBlockOwner(owner)} ${key.cidr}`))
       yield { kind: "missing-affinity", owner, block: key.cidr };
   }
   const sorted = blocks.map(({ key }) => key.cidr).sort();
@@ -76,7 +84,7 @@ function* ofBlocks({ blocks, affinities }: IpamState): Generator<Finding> {
   }
 }
 
-/** Where handles and blocks disagree. */
+/** Yields the differences between handles and blocks. */
 export function* findHandleFaults(state: {
   readonly blocks: Iterable<{ readonly value: Block }>;
   readonly handles: readonly StoredHandle[];
@@ -102,7 +110,7 @@ export function* findHandleFaults(state: {
   }
 }
 
-/** What is wrong inside one block: every ordinal is either free and queued once, or allocated under an entry. */
+/** Yields violations of the invariant of a block: every ordinal is either free and queued once, or allocated to an entry. */
 function* blockFaults(block: Block): Generator<string> {
   const free = new Set(block.unallocated);
   if (free.size !== block.unallocated.length) yield "an address is queued twice";
@@ -116,15 +124,15 @@ function* blockFaults(block: Block): Generator<string> {
 export const describeFinding = (finding: Finding): string => {
   switch (finding.kind) {
     case "stale-affinity":
-      return `affinity of ${ownerText(finding.owner)} for block ${finding.block}: ${finding.actual === undefined ? "the block does not exist or is nobody's" : `the block belongs to ${finding.actual}`}`;
+      return `affinity of ${formatBlockOwner(finding.owner)} for block ${finding.block}: ${finding.actual === undefined ? "the block does not exist or has no owner" : `the block belongs to ${finding.actual}`}`;
     case "unfinished-affinity":
-      return `affinity of ${ownerText(finding.owner)} for block ${finding.block} stopped at "${finding.state}"`;
+      return `affinity of ${formatBlockOwner(finding.owner)} for block ${finding.block} was left in state "${finding.state}"`;
     case "unknown-node":
       return `block ${finding.block} belongs to node ${finding.owner.name}, which does not exist`;
     case "missing-affinity":
-      return `block ${finding.block} belongs to ${ownerText(finding.owner)}, which has no affinity for it`;
+      return `block ${finding.block} belongs to ${formatBlockOwner(finding.owner)}, which has no affinity for it`;
     case "missing-handle":
-      return `block ${finding.block} holds ${finding.count} addresses of handle ${finding.handleId}, which does not say so`;
+      return `block ${finding.block} holds ${finding.count} addresses of handle ${finding.handleId}, which does not count them`;
     case "leaked-handle":
       return `handle ${finding.handleId} counts addresses that it does not hold${finding.blocks.length === 0 ? "" : ` in ${finding.blocks.join(", ")}`}`;
     case "overlapping-blocks":
@@ -134,7 +142,10 @@ export const describeFinding = (finding: Finding): string => {
   }
 };
 
-/** Puts one finding right; false when it takes a person. What has changed meanwhile is left as it is. */
+/**
+ * Repairs one finding. An object that another process has changed meanwhile is left unchanged, which counts as repaired.
+ * @returns false if the finding cannot be repaired automatically
+ */
 export async function repair(context: Context, finding: Finding, nodes: ReadonlySet<string>): Promise<boolean> {
   try {
     return await tryRepair(context, finding, nodes);
@@ -152,14 +163,14 @@ async function tryRepair(context: Context, finding: Finding, nodes: ReadonlySet<
       const { owner, block } = finding;
       const affinity =
         (await records.createAffinity(owner, block, "pending")) ?? (await records.affinity(owner, block));
-      const isWanted = owner.type === "virtual" || nodes.has(owner.name);
-      if (affinity !== undefined && isWanted) await resolveAffinity(context, affinity);
-      else await releaseBlock(context, owner, block, { mustBeEmpty: false });
+      const isOwnerPresent = owner.type === "virtual" || nodes.has(owner.name);
+      if (affinity !== undefined && isOwnerPresent) await resolveAffinity(context, affinity);
+      else await releaseBlockAffinity(context, owner, block, { mustBeEmpty: false });
       return true;
     }
     case "stale-affinity":
     case "unknown-node":
-      await releaseBlock(context, finding.owner, finding.block, { mustBeEmpty: false });
+      await releaseBlockAffinity(context, finding.owner, finding.block, { mustBeEmpty: false });
       return true;
     case "missing-handle": {
       const { handleId, block, count } = finding;
@@ -171,7 +182,7 @@ async function tryRepair(context: Context, finding: Finding, nodes: ReadonlySet<
     case "leaked-handle": {
       const handle = await records.handle(finding.handleId);
       if (handle === undefined) return true;
-      await settleHandle(context, handle, await recount(context, finding.handleId, finding.blocks));
+      await setHandleCounts(context, handle, await recountHandle(context, finding.handleId, finding.blocks));
       return true;
     }
     case "overlapping-blocks":

@@ -1,24 +1,24 @@
-// Who has what: the addresses of a handle, and what is known about one address.
+// Answers queries about allocations: the addresses of a handle, and the allocation of an address.
 import { type Cidr, cidrContains, type IpAddress, ipVersion, maskCidr } from "../../lib/ip/ip.ts";
 import type { Labels } from "../../model/index.ts";
 import { addressAt, allocationAt, isCooling, ordinalOf, sameHandle } from "../blocks/block.ts";
 import type { Context } from "../context.ts";
 import { InCooldown, NotAssigned, UnknownHandle } from "../errors.ts";
-import { poolAround, readPools } from "../assign/pools.ts";
+import { poolContaining, readPools } from "../assign/pools.ts";
 import type { StoredBlock } from "../records.ts";
 
 export interface Allocation {
   readonly address: IpAddress;
   readonly block: Cidr;
   readonly handleId?: string;
-  /** The owner that is using it. */
+  /** The active owner: the pod, tunnel or service that uses the address. */
   readonly attributes: Labels;
-  /** Who takes it over when a virtual machine moves. */
+  /** The alternate owner: during a migration, the other pod of the virtual machine. */
   readonly alternateAttributes?: Labels;
   readonly sequenceNumber?: bigint;
 }
 
-/** In the order of the handle's blocks; a block that is gone is passed over. */
+/** Returns the addresses in the order of the handle's blocks. Blocks that do not exist are skipped. */
 export async function addressesOfHandle(context: Context, handleId: string): Promise<readonly IpAddress[]> {
   const handle = await context.records.handle(handleId);
   if (handle === undefined) throw new UnknownHandle(handleId);
@@ -32,9 +32,9 @@ export async function addressesOfHandle(context: Context, handleId: string): Pro
   );
 }
 
-/** `NotAssigned` when free, `InCooldown` when it was given back lately. */
+/** @throws NotAssigned, InCooldown */
 export async function allocationOf(context: Context, address: IpAddress): Promise<Allocation> {
-  const stored = await blockAround(context, address);
+  const stored = await blockContaining(context, address);
   if (stored === undefined) throw new NotAssigned(address);
   const ordinal = ordinalOf(stored.value, address);
   const entry = allocationAt(stored.value, ordinal);
@@ -51,9 +51,9 @@ export async function allocationOf(context: Context, address: IpAddress): Promis
   };
 }
 
-/** The block an address lies in; looked for everywhere when its pool is gone. */
-export async function blockAround(context: Context, address: IpAddress): Promise<StoredBlock | undefined> {
-  const pool = poolAround(await readPools(context.records, ipVersion(address)), address);
+/** Returns the block that contains an address. If the address is in no pool, all blocks are listed. */
+export async function blockContaining(context: Context, address: IpAddress): Promise<StoredBlock | undefined> {
+  const pool = poolContaining(await readPools(context.records, ipVersion(address)), address);
   if (pool !== undefined) return context.records.block(maskCidr(address, pool.blockSize));
   return (await context.records.blocks(ipVersion(address))).find(({ key }) => cidrContains(key.cidr, address));
 }

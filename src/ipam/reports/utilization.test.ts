@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { TestCluster } from "../testing/bench.ts";
+import { TestCluster } from "../testing/test-cluster.ts";
 
 async function cluster(): Promise<TestCluster> {
   const c = new TestCluster();
@@ -10,7 +10,7 @@ async function cluster(): Promise<TestCluster> {
   return c;
 }
 
-test("CI-069 capacity, used and free of pools and their blocks, of any size", async () => {
+test("CI-069 capacity, used and available addresses of pools and blocks of any size are reported", async () => {
   const { pools, orphans } = await (await cluster()).ipam.utilization();
   expect(pools.map(({ name, capacity, inUse, available }) => [name, capacity, inUse, available])).toEqual([
     ["a", 16n, 3n, 13n],
@@ -20,7 +20,7 @@ test("CI-069 capacity, used and free of pools and their blocks, of any size", as
   expect(orphans).toEqual([]);
 });
 
-test("CI-069 pools by name or range; blocks without a pool are orphans", async () => {
+test("CI-069 pools are selected by name or CIDR; blocks without a pool are orphans", async () => {
   const c = await cluster();
   expect((await c.ipam.utilization(["b"])).pools.map(({ name }) => name)).toEqual(["b"]);
   expect((await c.ipam.utilization(["10.1.0.0/28"])).pools.map(({ name }) => name)).toEqual(["a"]);
@@ -28,7 +28,7 @@ test("CI-069 pools by name or range; blocks without a pool are orphans", async (
   expect((await c.ipam.utilization()).orphans).toMatchObject([{ cidr: "10.1.0.0/29", inUse: 3n }]);
 });
 
-test("CI-070 reserved counts apart; what is both reserved and used is free once less", async () => {
+test("CI-070 reserved addresses are counted separately; an address that is reserved and used is subtracted once", async () => {
   const c = await cluster();
   await c.resource("IPReservation", "r", { reservedCIDRs: ["10.1.0.0/30", "10.1.0.2/31", "10.1.0.12/30"] });
   const [a] = (await c.ipam.utilization(["a"])).pools;

@@ -1,4 +1,4 @@
-// How full pools and blocks are. Counts are bigint: an IPv6 pool has more addresses than a double can tell apart.
+// Computes how full pools and blocks are. Counts are bigint, because an IPv6 pool has more addresses than a double can count.
 import { type Cidr, cidrContains, cidrSize } from "../../lib/ip/ip.ts";
 import { addressAt } from "../blocks/block.ts";
 import type { Context } from "../context.ts";
@@ -9,7 +9,7 @@ import { Reservations } from "../assign/reservations.ts";
 export interface Utilization {
   readonly cidr: Cidr;
   readonly capacity: bigint;
-  /** Allocated, cooling ones included. */
+  /** Allocated or in cooldown. */
   readonly inUse: bigint;
   readonly reserved: bigint;
   /** Neither allocated nor reserved. */
@@ -21,7 +21,7 @@ export interface PoolUtilization extends Utilization {
 }
 export interface UtilizationReport {
   readonly pools: readonly PoolUtilization[];
-  /** Blocks of pools that are gone; only when all pools were asked for. */
+  /** Blocks whose pool was deleted; empty unless the report covers all pools. */
   readonly orphans: readonly Utilization[];
 }
 
@@ -43,7 +43,7 @@ export async function readUtilization(context: Context, wanted: readonly string[
       const capacity = cidrSize(pool.cidr);
       const reservedCount = reservations.countIn(pool.cidr);
       const inUse = sum(mine, (block) => block.inUse);
-      const usedButNotReserved = sum(mine, (block) => block.inUse - block.both);
+      const usedButNotReserved = sum(mine, (block) => block.inUse - block.allocatedAndReserved);
       return {
         name: pool.name,
         cidr: pool.cidr,
@@ -59,16 +59,16 @@ export async function readUtilization(context: Context, wanted: readonly string[
   };
 }
 
-/** @property both allocated and reserved */
-type Measured = Utilization & { readonly both: bigint };
+type Measured = Utilization & { readonly allocatedAndReserved: bigint };
 
 function measureBlock({ value }: StoredBlock, reservations: Reservations): Measured {
   const capacity = cidrSize(value.cidr);
   const inUse = capacity - BigInt(value.unallocated.length);
   const reserved = reservations.countIn(value.cidr);
   const free = reserved === 0n ? 0 : value.unallocated.filter((o) => reservations.has(addressAt(value, o))).length;
-  const both = reserved - BigInt(free);
-  return { cidr: value.cidr, capacity, inUse, reserved, available: capacity - inUse - BigInt(free), both };
+  const allocatedAndReserved = reserved - BigInt(free);
+  const available = capacity - inUse - BigInt(free);
+  return { cidr: value.cidr, capacity, inUse, reserved, available, allocatedAndReserved };
 }
 
 const sum = <T>(items: readonly T[], of: (item: T) => bigint): bigint =>

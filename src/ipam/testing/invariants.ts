@@ -1,9 +1,9 @@
-// What must hold in the datastore at every moment, whatever has been interrupted.
+// Checks the invariants of IPAM's stored objects, which hold at every moment, also after crashes.
 import type { Stored } from "../../datastore/index.ts";
 import { type Cidr, cidrSize } from "../../lib/ip/ip.ts";
 import type { Block, BlockAffinity, IpamHandle } from "../../model/index.ts";
 
-/** One sentence per violation; none = all is well. */
+/** Returns one sentence per violation. */
 export function findViolations(items: readonly Stored[]): string[] {
   const blocks = new Map<Cidr, Block>();
   const handles = new Map<string, IpamHandle>();
@@ -15,7 +15,7 @@ export function findViolations(items: readonly Stored[]): string[] {
       affinities.set(`${key.affinityType}:${key.host} ${key.cidr}`, value as BlockAffinity);
   }
   const faults: string[] = [];
-  for (const block of blocks.values()) faults.push(...inBlock(block), ...ofHandles(block, handles));
+  for (const block of blocks.values()) faults.push(...findBlockFaults(block), ...findHandleFaults(block, handles));
   for (const [name, affinity] of affinities) {
     const [owner = "", cidr = ""] = name.split(" ");
     if (affinity.state === "confirmed" && blocks.get(cidr as Cidr)?.affinity !== owner)
@@ -24,22 +24,22 @@ export function findViolations(items: readonly Stored[]): string[] {
   return faults;
 }
 
-function inBlock(block: Block): string[] {
+function findBlockFaults(block: Block): string[] {
   const faults: string[] = [];
   const fault = (text: string) => faults.push(`block ${block.cidr}: ${text}`);
   if (BigInt(block.allocations.length) !== cidrSize(block.cidr)) fault(`${block.allocations.length} allocations`);
   const free = new Set(block.unallocated);
-  if (free.size !== block.unallocated.length) fault("an ordinal is twice in the queue");
+  if (free.size !== block.unallocated.length) fault("an ordinal is queued twice");
   for (const [ordinal, index] of block.allocations.entries()) {
     if ((index === null) !== free.has(ordinal)) fault(`ordinal ${ordinal} is both or neither of free and allocated`);
     if (index !== null && block.attributes[index] === undefined) fault(`ordinal ${ordinal} has no entry ${index}`);
   }
   for (const index of block.attributes.keys())
-    if (!block.allocations.includes(index)) fault(`nobody refers to entry ${index}`);
+    if (!block.allocations.includes(index)) fault(`no allocation refers to entry ${index}`);
   return faults;
 }
 
-function ofHandles(block: Block, handles: ReadonlyMap<string, IpamHandle>): string[] {
+function findHandleFaults(block: Block, handles: ReadonlyMap<string, IpamHandle>): string[] {
   const counts = new Map<string, number>();
   for (const index of block.allocations) {
     const handleId = index === null ? undefined : block.attributes[index]?.handleId;

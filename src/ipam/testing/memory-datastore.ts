@@ -1,5 +1,6 @@
-// A datastore in memory for tests of IPAM: revisions and compare-and-swap as the drivers promise, a gate before every
-// operation where a test can interleave tasks in the order it wants, fail an operation or end the caller's life.
+// Implements an in-memory datastore for tests of IPAM, with revisions and compare-and-swap like the real drivers. A test can
+// run code before and after every operation: to interleave tasks in a chosen order, to fail an operation, or to simulate a
+// crash of the caller.
 import {
   AlreadyExists,
   Conflict,
@@ -27,9 +28,9 @@ export class MemoryDatastore implements Datastore {
   readonly name = "sqlite";
   readonly #items = new Map<string, Stored>();
   #revision = 0;
-  /** Runs before an operation takes effect; what it throws, the caller gets. */
+  /** Runs before an operation takes effect. If it throws, the operation fails with that error. */
   before: (operation: Operation) => void | Promise<void> = () => {};
-  /** Runs after an operation took effect and before its caller learns: a crash here has written. */
+  /** Runs after an operation took effect and before it returns. If it throws, the write was done although the caller failed. */
   after: (operation: Operation) => void = () => {};
 
   readonly transact?: NonNullable<Datastore["transact"]>;
@@ -39,13 +40,13 @@ export class MemoryDatastore implements Datastore {
     if (!stepwise) this.transact = (writes) => this.#transact(writes);
   }
 
-  /** A second client of the same data, with gates of its own. */
+  /** Returns another client of the same data, with its own `before` and `after`. */
   connect(stepwise = false): MemoryDatastore {
     const other = new MemoryDatastore(stepwise);
     Object.defineProperty(other, "shared", { value: this.shared });
     return other;
   }
-  /** Where the data lives. */
+  /** The instance that stores the data. */
   readonly shared: MemoryDatastore = this;
 
   create<K extends StoredKey>(entry: Entry<K>): Promise<Stored<K>> {
@@ -115,7 +116,7 @@ export class MemoryDatastore implements Datastore {
     return Promise.resolve();
   }
 
-  /** Everything there is, without passing a gate. */
+  /** Returns all entries, without running `before` and `after`. */
   snapshot(): readonly Stored[] {
     return [...this.#data.values()];
   }

@@ -1,15 +1,16 @@
-// Many processes on one datastore, one operation at a time in an order that a seed decides, each of which may die
-// before or after any of its writes. Deterministic: the same seed gives the same run.
+// Runs many simulated processes on one datastore, one operation at a time, in an order determined by a seed. Each process may
+// crash before or after any of its writes. The same seed gives the same run.
 import { MemoryDatastore, type Operation } from "./memory-datastore.ts";
 
-/** What a dead process gets from every operation: it must not be able to do anything more. */
+/** Thrown by every operation of a crashed process, so that it cannot do anything more. */
 export class Crash extends Error {
   override readonly name = "Crash";
 }
 
 export interface CrashPoint {
-  /** Counted over the process's writes. */
+  /** The number of the process's write, counted from 1. */
   readonly write: number;
+  /** True: crash after the write took effect; false: before. */
   readonly effective: boolean;
 }
 
@@ -22,7 +23,7 @@ export class Schedule {
     this.#state = seed | 1;
   }
 
-  /** A connection whose operations wait for their turn, and which dies where told. */
+  /** Returns a connection whose operations wait until the schedule selects them, and which crashes at `crash`. */
   connect(store: MemoryDatastore, crash?: CrashPoint): MemoryDatastore {
     const client = store.connect(this.#random(2) === 0); // with and without transactions
     let writes = 0;
@@ -44,7 +45,7 @@ export class Schedule {
     return client;
   }
 
-  /** Runs the processes to their end, letting one waiting operation through at a time. */
+  /** Runs the processes to their end. Lets one waiting operation proceed at a time. */
   async run(processes: readonly (() => Promise<void>)[]): Promise<void> {
     this.#running = processes.length;
     const all = Promise.all(processes.map((process) => process().finally(() => this.#running--)));

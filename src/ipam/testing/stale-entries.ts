@@ -1,4 +1,4 @@
-// Watched entries for tests: a copy of the datastore that is brought up to date only now and then, like a watch with delay.
+// Simulates delayed watches in tests: a copy of the datastore that is updated only at some reads.
 import type { KeyOfQuery, Stored, WatchedEntries } from "../../datastore/index.ts";
 import { keyMatches, keyPath, type StoredKey, type StoredQuery } from "../../model/index.ts";
 import type { MemoryDatastore } from "./memory-datastore.ts";
@@ -7,7 +7,7 @@ export class StaleEntries implements Pick<WatchedEntries, "isInSync" | "get" | "
   readonly isInSync = true;
   #entries = new Map<string, Stored>();
 
-  /** @param isUpdated asked before each read whether the copy is brought up to date */
+  /** @param isUpdated called before each read; returns true if the copy is to be updated */
   constructor(
     readonly store: MemoryDatastore,
     readonly isUpdated: () => boolean,

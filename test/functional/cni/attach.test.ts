@@ -188,7 +188,7 @@ describe.skipIf(!canRun)("ADD", () => {
     const ipam = { type: "calico-ipam", assign_ipv6: "true", ipv6_pools: ["p4"] };
     const refused = await host.add(host.pod("cid1"), { conf: { ipam } });
     expect(refused).toMatchObject({ code: 1, json: { code: 999 } });
-    expect(refused.json["msg"]).toContain("no pool of IPv6 addresses");
+    expect(refused.json["msg"]).toContain("is not an IPv6 pool");
     expect((await host.store.list({ type: "block" })).items).toEqual([]);
   });
 

@@ -23,7 +23,7 @@ describe.skipIf(!canRun)("CHECK", () => {
     const link = pod.kernel.links.get("eth0")!.index;
     const breaks: [string, () => void, () => void][] = [
       [
-        "no IPv4 route by its gateway",
+        "no IPv4 route via its gateway",
         () => pod.kernel.routes.delete({ destination: defaultDestination(4) }),
         () => pod.kernel.routes.add({ destination: defaultDestination(4), link, gateway }),
       ],

@@ -116,13 +116,13 @@ describe.skipIf(!canRun)("CI-041 the gRPC dataplane", () => {
     [
       "names no interface",
       () => ({ hostName: "../eth0" }),
-      { code: 999, msg: expect.stringContaining("no name of an") },
+      { code: 999, msg: expect.stringContaining("an invalid interface name") },
       ["Add", "Del"],
     ],
     [
       "names no MAC",
       () => ({ mac: "zz" }),
-      { code: 999, msg: expect.stringContaining("no MAC address") },
+      { code: 999, msg: expect.stringContaining("an invalid MAC address") },
       ["Add", "Del"],
     ],
   ];

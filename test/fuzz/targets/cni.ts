@@ -1,5 +1,5 @@
 // What a container runtime, another CNI plugin, or the CNI service's client and server send.
-import { parsePodWishes, withWishes } from "../../../src/cni/request/annotations.ts";
+import { parsePodOptions, withAnnotations } from "../../../src/cni/request/annotations.ts";
 import { CniError } from "../../../src/cni/error.ts";
 import { parseNetConf } from "../../../src/cni/request/net-conf.ts";
 import { parseRequest } from "../../../src/cni/request/request.ts";
@@ -94,13 +94,13 @@ function readAnnotations(input: Uint8Array): boolean {
   }
   const pod = new JsonReader(document).map("pod") ?? {};
   const namespace = new JsonReader(document).map("namespace") ?? {};
-  const wishes = parsePodWishes(pod);
+  const wishes = parsePodOptions(pod);
   for (const list of [wishes.ipAddrs, wishes.ipAddrsNoIpam])
     require((list?.length ?? 1) <= 2, "one address per family");
   if (wishes.hwAddr !== undefined)
     require(/^([0-9a-f]{2}:){5}[0-9a-f]{2}$/.test(wishes.hwAddr), `MAC ${wishes.hwAddr}`);
   const settings = { type: "calico-ipam", assignIpv4: true, assignIpv6: false, ipv4Pools: [], ipv6Pools: [] };
-  const ipam = withWishes(settings, pod, namespace);
+  const ipam = withAnnotations(settings, pod, namespace);
   require(ipam.ipv4Pools.every((pool) => typeof pool === "string"), "pools are texts");
   for (const alias of Object.values(pod)) parseInterfaceAlias(alias);
   return true;

@@ -277,8 +277,8 @@ test("TC-C33 ipam check finds handles, blocks and affinities that disagree, and 
   const found = await line.run("ipam", "check");
   expect(found.code).toBe(3);
   expect(found.out).toContain("affinity of host:n2 for block 10.1.0.0/29: the block belongs to host:n1");
-  expect(found.out).toContain("affinity of host:gone for block 10.1.0.8/29: the block does not exist or is nobody's");
-  expect(found.out).toContain("holds 1 addresses of handle h-web, which does not say so");
+  expect(found.out).toContain("affinity of host:gone for block 10.1.0.8/29: the block does not exist or has no owner");
+  expect(found.out).toContain("holds 1 addresses of handle h-web, which does not count them");
   expect(found.out).toContain("Found 1 handles with no matching IPs (and 2 handles with matches).");
 
   expect((await line.pipe("n\n", "ipam", "check", "--fix")).out).toEndWith("[y/N] Nothing was changed.\n");

@@ -1,4 +1,4 @@
-// `calico -t`: whether the datastore answers and says it is ready.
+// Implements `calico -t`: checks that the datastore responds and is marked as ready.
 import { chooseDatastore, openDatastore } from "../datastore/index.ts";
 import { asCniError, CniError, errorReply, TEST_FAILED } from "./error.ts";
 import { checkDatastoreReady } from "./attach/readiness.ts";
@@ -9,7 +9,7 @@ import type { Environment, JsonObject } from "./request/request.ts";
 
 const TEST_TIMEOUT_MS = 2000;
 
-export async function testDatastore(stdin: string, env: Environment, print: (text: string) => void): Promise<number> {
+export async function checkDatastore(stdin: string, env: Environment, print: (text: string) => void): Promise<number> {
   try {
     const conf = parseNetConf(JSON.parse(stdin) as JsonObject);
     const config = chooseDatastore(apiConfig(conf, env), { env });

@@ -1,4 +1,4 @@
-// A small cluster for tests: pools and nodes in a memory datastore, an IPAM of any host, a clock that stands still.
+// Provides a small cluster for tests: pools and nodes in a memory datastore, IPAM clients, and a clock set by the test.
 import type { Datastore } from "../../datastore/index.ts";
 import { type IpVersion, parseAddress, parseCidr } from "../../lib/ip/ip.ts";
 import type { Block, BlockAffinity, IpamConfig, IpamHandle, KindName, Labels } from "../../model/index.ts";
@@ -8,11 +8,11 @@ import { MemoryDatastore } from "./memory-datastore.ts";
 
 export class TestCluster {
   readonly store = new MemoryDatastore();
-  /** 2026-01-01; tests move it on. */
+  /** Starts at 2026-01-01; tests advance it. */
   nowMs = 1_767_225_600_000;
   readonly ipam = this.client();
 
-  /** Another process with a connection of its own. */
+  /** Returns the IPAM client of another process. */
   client(store: Datastore = this.store, cache?: AssignmentCache): Ipam {
     return new Ipam({ datastore: store, cache, nowMs: () => this.nowMs, random: () => 0.5 });
   }
@@ -40,7 +40,7 @@ export class TestCluster {
     await this.store.apply({ key: { type: "ipamConfig" }, value });
   }
 
-  /** One or more addresses in text, with a handle. */
+  /** Assigns addresses to a handle. Returns them as text. */
   async assign(
     host: string,
     handleId: string,

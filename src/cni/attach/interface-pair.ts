@@ -1,10 +1,11 @@
-// A pod's wire: a veth pair whose host end answers for a gateway that does not exist, so that every packet of the pod
-// comes to the host and is routed there. The pod's address is a /32 or /128 of its own.
+// Creates the interface pair (veth or netkit) that connects a pod to the host. The host's interface responds to ARP requests
+// for a gateway address that no interface has, so every packet of the pod reaches the host and is routed there. The pod's
+// address is a /32 or /128.
 //
-//   pod: default via 169.254.1.1 (or the host end's link-local) ── eth0 ═══ cali… ── host: 10.0.0.5/32 dev cali…
+//   pod: default via 169.254.1.1 (or the host interface's link-local address) ── eth0 ═══ cali… ── host: 10.0.0.5/32 dev cali…
 //
-// Everything is made in a state that is closed by default, and in an order in which a kill leaves nothing that the
-// next DEL does not take away: the pair exists in both namespaces at once or not at all.
+// The interfaces are created down. One request creates the pair in both namespaces or not at all, so that DEL removes
+// everything that a killed ADD has created.
 import {
   defaultDestination,
   hasErrno,
@@ -31,32 +32,32 @@ import { delay } from "../../lib/retry.ts";
 
 const HOST_MAC = "ee:ee:ee:ee:ee:ee";
 const GATEWAY_V4 = parseAddress("169.254.1.1");
-/** What the host end's MAC makes of itself as a link-local address. */
+/** The link-local address derived from HOST_MAC. */
 const HOST_LINK_LOCAL = parseAddress("fe80::ecee:eeff:feee:eeee");
 
-export interface WireRequest {
+export interface InterfacePairRequest {
   readonly netns: NetworkNamespace;
   readonly ifName: string;
   readonly hostName: string;
-  /** 0: the kernel's default. */
+  /** 0 selects the kernel's default. */
   readonly mtu: number;
   readonly queues: number;
   readonly deviceType: "veth" | "netkit";
   readonly hwAddr?: string;
-  /** Whose it is, see `interface-owner.ts` in `model`. */
+  /** Names the owner, see `interface-owner.ts` in `model`. */
   readonly alias?: string;
 }
 export interface AddressRequest {
   readonly addresses: readonly IpNetwork[];
-  /** What the pod reaches through its gateway. */
+  /** Destinations that the pod reaches via its gateway. */
   readonly routes: readonly Cidr[];
   readonly allowIpForwarding: boolean;
-  /** False where another host still has the address (a migration's target). */
+  /** False for the target of a migration: another host still has the address. */
   readonly hostRoutes: boolean;
 }
 
-/** The two ends of a wire that was made: down at first, without addresses. */
-export class Wire implements Disposable {
+/** An interface pair that was created: down at first, and without addresses. */
+export class InterfacePair implements Disposable {
   readonly mac: string;
   readonly #podLink: number;
   readonly #hostLink: number;
@@ -64,7 +65,7 @@ export class Wire implements Disposable {
   private constructor(
     readonly host: Rtnetlink,
     readonly pod: Rtnetlink,
-    readonly request: WireRequest,
+    readonly request: InterfacePairRequest,
     readonly log: Logger,
   ) {
     const link = pod.links.get(request.ifName);
@@ -74,49 +75,55 @@ export class Wire implements Disposable {
     this.#hostLink = link.peer;
   }
 
-  /** Nothing when the host has a link of that name: it may still serve the pod's last container. */
-  static async make(host: Rtnetlink, request: WireRequest, log: Logger): Promise<Wire | undefined> {
+  /** Returns undefined if the host has a link of that name, which may belong to the pod's previous container. */
+  static async create(host: Rtnetlink, request: InterfacePairRequest, log: Logger): Promise<InterfacePair | undefined> {
     using own = new DisposableStack();
-    const pod = own.use(openRtnetlink(request.netns)); // first: no pair without a pod to put it in
-    if (host.links.get(request.hostName) !== undefined) return undefined; // nor may it get our alias
+    const pod = own.use(openRtnetlink(request.netns)); // fails here, before a pair is created, if the namespace is gone
+    if (host.links.get(request.hostName) !== undefined) return undefined; // its alias must not be replaced
     try {
       await createPair(host, request, log);
     } catch (error) {
       if (!hasErrno(error, "EEXIST")) throw error;
-      // The name may be taken on either side; on the pod's it is somebody else's.
+      // One of the two names exists. If it is the pod's, another plugin has created that interface.
       if (host.links.get(request.hostName) !== undefined) return undefined;
       if (pod.links.get(request.ifName) === undefined) throw error;
-      throw new Error(`the pod has an interface ${request.ifName} already (EEXIST); did another plugin make it?`, {
+      throw new Error(`the pod has an interface ${request.ifName} already (EEXIST); did another plugin create it?`, {
         cause: error,
       });
     }
-    const wire = new Wire(host, pod, request, log);
+    const pair = new InterfacePair(host, pod, request, log);
     own.move();
-    return wire;
+    return pair;
   }
 
   /**
-   * Makes the wire in place of a link that has its name on the host.
-   * @param before index of that link; by name, a link that another program has made since could be deleted
+   * Creates the pair after deleting a host link of the same name.
+   * @param before index of that link. Deleting by name could delete a link that another program has created since.
    */
-  static async replace(host: Rtnetlink, request: WireRequest, log: Logger, before: number | undefined): Promise<Wire> {
+  static async replace(
+    host: Rtnetlink,
+    request: InterfacePairRequest,
+    log: Logger,
+    before: number | undefined,
+  ): Promise<InterfacePair> {
     if (before !== undefined) removeHostLink(host, before);
-    const wire = await Wire.make(host, request, log);
-    if (wire === undefined) throw new Error(`link ${request.hostName} came back; does another program make it?`);
-    return wire;
+    const pair = await InterfacePair.create(host, request, log);
+    if (pair === undefined)
+      throw new Error(`link ${request.hostName} exists again after it was deleted; does another program create it?`);
+    return pair;
   }
 
-  /** Sets both ends for addresses of these families and brings them up. Nothing is routed there before there are addresses. */
+  /** Sets the sysctls of both interfaces for these families and brings the interfaces up. */
   #bringUp(versions: readonly IpVersion[], allowIpForwarding: boolean): void {
     this.#setHostSysctls(versions);
     this.#setPodSysctls(versions, allowIpForwarding);
-    // Only now: a link that comes up before its settings spends its first seconds with duplicate address detection.
+    // After the sysctls: otherwise the link would spend its first seconds with duplicate address detection.
     const ipv4 = { routeLocalnet: true, proxyArp: true, forwarding: true };
     this.host.links.set(this.#hostLink, { up: true, ...(versions.includes(4) ? { ipv4 } : {}) });
     this.pod.links.set(this.#podLink, { up: true });
   }
 
-  /** Brings both ends up, and gives the pod its addresses and both sides their routes. */
+  /** Brings both interfaces up, and adds the pod's addresses and the routes of both sides. */
   async addAddresses(request: AddressRequest): Promise<void> {
     const { addresses } = request;
     const versions = ([4, 6] as const).filter((v) => addresses.some((a) => ipVersion(a.address) === v));
@@ -140,7 +147,7 @@ export class Wire implements Disposable {
       try {
         write(family, kind, key, value);
       } catch (error) {
-        this.log.warn("Could not set a kernel setting", {
+        this.log.warn("could not set a sysctl", {
           interface: name,
           setting: `${family}/${kind}/${key}`,
           error,
@@ -148,7 +155,7 @@ export class Wire implements Disposable {
       }
     };
     tryWrite("ipv6", "conf", "accept_ra", 0);
-    if (versions.includes(4)) tryWrite("ipv4", "neigh", "proxy_delay", 0); // the others come with the link going up
+    if (versions.includes(4)) tryWrite("ipv4", "neigh", "proxy_delay", 0); // the other IPv4 settings are part of the request that brings the link up
     if (versions.includes(6)) {
       write("ipv6", "conf", "accept_dad", 0);
       write("ipv6", "conf", "disable_ipv6", 0);
@@ -170,20 +177,26 @@ export class Wire implements Disposable {
 
   #routeThroughGateway(gateway: IpAddress, routes: readonly Cidr[], version: IpVersion): void {
     const link = this.#podLink;
-    const through = new Set(routes.filter((route) => ipVersion(route) === version)); // one may be listed twice
+    const through = new Set(routes.filter((route) => ipVersion(route) === version)); // without duplicates
     const own: NewRoute[] = version === 4 ? [{ destination: hostCidr(gateway), link, scope: "link", protocol: 3 }] : [];
     for (const route of [...own, ...[...through].map((destination) => ({ destination, link, gateway }))])
       try {
         this.pod.routes.add(route);
       } catch (error) {
         if (!hasErrno(error, "EEXIST")) throw error;
-        throw new Error(`the pod has a route to ${route.destination} already (EEXIST); by another interface?`, {
-          cause: error,
-        });
+        throw new Error(
+          `the pod has a route to ${route.destination} already (EEXIST); by another interface of the pod?`,
+          {
+            cause: error,
+          },
+        );
       }
   }
 
-  /** The host end's link-local address. The kernel makes it when the carrier comes; we do not wait for that. */
+  /**
+   * Returns the link-local address of the host interface. The kernel adds it only when the link has a carrier; adding it here
+   * avoids waiting for that.
+   */
   async #hostLinkLocal(): Promise<IpAddress> {
     const link = this.#hostLink;
     const linkLocal = (): IpAddress | undefined =>
@@ -200,7 +213,7 @@ export class Wire implements Disposable {
         return HOST_LINK_LOCAL;
       }
     } catch (error) {
-      this.log.warn("Could not add the link-local address of the host side", { error });
+      this.log.warn("could not add the link-local address of the host interface", { error });
     }
     for (let attempt = 0; attempt < 50; attempt++) {
       const found = linkLocal();
@@ -220,20 +233,20 @@ export class Wire implements Disposable {
       routes.add({ destination, link, ...(ipVersion(address) === 4 ? { scope: "link" } : {}) });
     } catch (error) {
       if (!hasErrno(error, "EEXIST")) throw error;
-      const [there] = routes
+      const [existing] = routes
         .list({ version: ipVersion(address), table: 254 })
         .filter((r) => r.destination === destination);
-      if (there?.link === link) return;
-      const other = there?.link === undefined ? undefined : this.host.links.get(there.link)?.name;
+      if (existing?.link === link) return;
+      const other = existing?.link === undefined ? undefined : this.host.links.get(existing.link)?.name;
       throw new Error(
-        `the host has a route to ${destination} by ${other ?? there?.type ?? "another way"} already; is the address used outside Calico?`,
+        `the host has a route to ${destination} by ${other ?? existing?.type ?? "another path"} already; is the address used outside Calico?`,
         { cause: error },
       );
     }
   }
 }
 
-async function createPair(host: Rtnetlink, request: WireRequest, log: Logger): Promise<void> {
+async function createPair(host: Rtnetlink, request: InterfacePairRequest, log: Logger): Promise<void> {
   const { hostName, ifName, netns, mtu, queues, hwAddr, alias } = request;
   const peer = {
     name: ifName,
@@ -260,19 +273,19 @@ async function createPair(host: Rtnetlink, request: WireRequest, log: Logger): P
       return await create("netkit", true);
     } catch (error) {
       if (!hasErrno(error, "EOPNOTSUPP")) throw error;
-      log.warn("The kernel has no netkit devices; using veth", { interface: hostName });
+      log.warn("the kernel does not support netkit; using veth", { interface: hostName });
       kind = "veth";
     }
   try {
     await create(kind, true);
   } catch (error) {
     if (!hasErrno(error, "EADDRNOTAVAIL")) throw error;
-    log.warn("The kernel refused the MAC address of the host side; using its own", { interface: hostName });
+    log.warn("the kernel rejected the MAC address of the host interface; using a random one", { interface: hostName });
     await create(kind, false);
   }
 }
 
-/** The routes of a pod that names none. */
+/** The routes of a pod whose configuration has none. */
 export const defaultRoutes = (): Cidr[] => [defaultDestination(4), defaultDestination(6)];
 
 function removeHostLink(host: Rtnetlink, index: number): void {
