@@ -1,5 +1,5 @@
-// The process that runs one target. It reads its orders as JSON from standard input and
-// reports findings and its counts as lines of JSON.
+// Runs one target in a child process. Reads its options as JSON from standard input, and prints findings and counts as lines
+// of JSON.
 import { readFileSync, writeSync } from "node:fs";
 import { Executor } from "./executor.ts";
 import { InFlightWriter } from "./in-flight.ts";

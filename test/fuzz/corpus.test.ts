@@ -1,4 +1,4 @@
-// Replays the kept inputs of every fuzz target, without mutations: each accepts something, and no old finding returns.
+// Replays the corpus of every fuzz target without mutations: some inputs must be accepted, and none may be a finding.
 import { expect, test } from "bun:test";
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -10,7 +10,7 @@ import { loadTarget, TARGETS } from "./targets/index.ts";
 const corpus = join(import.meta.dir, "corpus");
 
 for (const name of TARGETS)
-  test(`${name}: no kept input is a finding, and some are accepted`, async () => {
+  test(`${name}: no input of the corpus is a finding, and some are accepted`, async () => {
     const findings: Omit<Finding, "input">[] = [];
     const executor = new Executor({
       target: await loadTarget(name),
@@ -25,6 +25,6 @@ for (const name of TARGETS)
     expect(executor.accepted).toBeGreaterThan(0);
   });
 
-test("every folder of inputs belongs to a target", () => {
+test("every folder of the corpus belongs to a target", () => {
   expect(readdirSync(corpus).filter((name) => !TARGETS.includes(name))).toEqual([]);
 });

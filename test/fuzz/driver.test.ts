@@ -1,4 +1,4 @@
-// Shows on parsers with known faults that the fuzz driver finds each kind of fault, keeps the input, and replays it.
+// Checks with faulty parsers that the fuzz driver finds each kind of fault, stores the input, and replays it.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -31,21 +31,21 @@ const cases = [
   { target: "memory", kind: "memory", what: /grew by \d+ MB/ },
 ] as const;
 for (const { target, kind, what } of cases)
-  test(`finds what is wrong with the parser "${target}"`, async () => {
+  test(`finds the fault of the parser "${target}"`, async () => {
     const [finding] = (await fuzz(target)).findings;
     expect(finding?.kind).toBe(kind);
     expect(finding?.what).toMatch(what);
     if (kind === "hang" || kind === "crash" || kind === "memory") expect(finding?.input[0]).toBe(255);
   });
 
-test("the same seed finds the same input, which is as short as possible", async () => {
+test("the same seed finds the same input, which is minimal", async () => {
   const inputs = await Promise.all([fuzz("wrong-error"), fuzz("wrong-error")]);
   const [first, second] = inputs.map(({ findings }) => textOf(findings[0]?.input ?? new Uint8Array(0)));
   expect(first).toBe("\n\n");
   expect(second).toBe("\n\n");
 });
 
-test("a kept finding is replayed before the other inputs", async () => {
+test("a stored finding is replayed before the other inputs", async () => {
   const folder = mkdtempSync(join(tmpdir(), "fuzz-kept-"));
   try {
     writeFileSync(join(folder, "a-number"), "17\n");

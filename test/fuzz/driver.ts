@@ -1,5 +1,5 @@
-// Runs one fuzz target in a process of its own and watches it: an input that takes more than a second of processor time,
-// or that ends the process, is a finding like an error of the wrong type.
+// Runs one fuzz target in a child process and monitors it. An input that takes more than a second of CPU time or ends the
+// process is a finding, like an error of the wrong type.
 import { createHash } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -12,7 +12,7 @@ export interface TargetRun {
   readonly target: string;
   readonly seconds: number;
   readonly seed: number;
-  /** The folder with the inputs to begin with. */
+  /** The folder of the corpus. */
   readonly corpus: string;
 }
 
@@ -25,11 +25,11 @@ export interface TargetResult {
 }
 
 const POLL_MS = 100;
-/** Of the process's main thread: under load an input waits for a processor, which is no fault of the parser. */
+/** CPU time of the process's main thread. Elapsed time would include waiting for a CPU on a busy machine. */
 const MOST_CPU_MS = 1000;
-/** For an input that waits for something that never happens. */
+/** Elapsed time, for an input that makes the parser wait forever. */
 const MOST_WALL_MS = 20_000;
-const CLOCK_TICK_MS = 10; // USER_HZ is 100 on all architectures that we run on
+const CLOCK_TICK_MS = 10; // USER_HZ is 100 on all supported architectures
 
 export async function runTarget(run: TargetRun): Promise<TargetResult> {
   const folder = mkdtempSync(join(tmpdir(), "fuzz-"));
@@ -42,7 +42,7 @@ export async function runTarget(run: TargetRun): Promise<TargetResult> {
   }
 }
 
-/** Inputs that were findings once come first. */
+/** Sorts inputs that were findings first. */
 export function corpusFiles(folder: string): readonly string[] {
   if (!existsSync(folder)) return [];
   const isRegression = (name: string): boolean => name.startsWith("found-");
@@ -51,7 +51,7 @@ export function corpusFiles(folder: string): readonly string[] {
     .map((name) => join(folder, name));
 }
 
-/** Writes the input next to where regressions belong. @returns its path */
+/** Stores the input. @returns its path */
 export function saveFinding(folder: string, { input }: Finding): string {
   mkdirSync(folder, { recursive: true });
   const path = join(folder, `found-${createHash("sha256").update(input).digest("hex").slice(0, 12)}`);
@@ -135,7 +135,7 @@ class Watchdog {
   }
 }
 
-/** 0 when the process has just ended. */
+/** Returns 0 if the process has ended. */
 function mainThreadCpuMs(pid: number): number {
   try {
     const stat = readFileSync(`/proc/${pid}/task/${pid}/stat`, "utf8");

@@ -1,5 +1,5 @@
-// Runs one target in this process: first its corpus, then mutations of it until the time is over. The sequence of inputs
-// depends on the seed and the corpus alone.
+// Runs one target in this process: first its corpus, then mutations of it until the time limit. The sequence of inputs depends
+// only on the seed and the corpus.
 //
 // There is no coverage measurement. Instead an input whose outcome has not been seen before (another error text,
 // ignoring names and numbers, or another number of accepted bytes) joins the inputs that are mutated.
@@ -28,12 +28,12 @@ export interface ExecutorOptions {
 
 /** Resident memory that one input may add. */
 const MOST_MEMORY_BYTES = 200 << 20;
-/** Nothing allocates that much in less time; the size of the process is read again only after more. */
+/** The memory of the process is not read again before this time, because allocating that much takes longer. */
 const MEMORY_CHECK_MS = 5;
 const MOST_FINDINGS = 10;
 const MOST_INPUTS = 400;
 const MINIMISE_ATTEMPTS = 400;
-/** Longer inputs are executed, but not mutated further: they cost time and show nothing that shorter ones do not. */
+/** Longer inputs are executed, but not mutated further: they take more time and find nothing that shorter ones do not. */
 const MOST_KEPT_BYTES = 4096;
 
 type Outcome =
@@ -44,13 +44,13 @@ export class Executor {
   readonly #options: ExecutorOptions;
   /** The corpus, and inputs that were accepted. */
   readonly #accepting: Uint8Array[];
-  /** Inputs that were rejected in a way that was new. */
+  /** Inputs that were rejected with a new error. */
   readonly #rejecting: Uint8Array[] = [];
   readonly #shapes = new Set<string>();
   readonly #reported = new Set<string>();
   #executions = 0;
   #accepted = 0;
-  /** An error that no caller caught, from an event of the current input. */
+  /** An uncaught error from an event of the current input. */
   #uncaught: unknown;
 
   constructor(options: ExecutorOptions) {
@@ -94,7 +94,7 @@ export class Executor {
 
   #mutated(): Uint8Array {
     const { random, target } = this.#options;
-    // A change of a rejected input is mostly rejected again, for the same reason.
+    // A mutation of a rejected input is usually rejected for the same reason.
     const pick = (): Uint8Array =>
       (random.oneIn(5) ? random.pick(this.#rejecting) : undefined) ?? random.pick(this.#accepting) ?? new Uint8Array(0);
     const context = { random, dictionary: target.dictionary ?? [], other: pick };
@@ -111,7 +111,7 @@ export class Executor {
     const started = performance.now();
     let outcome: Outcome;
     try {
-      // The target gets a copy: one that changes its input must not change the corpus.
+      // The target gets a copy, so that it cannot change the corpus.
       const result = target.run(input.slice());
       const isAccepted = typeof result === "boolean" ? result : await result;
       outcome = { kind: isAccepted ? "accepted" : "rejected", shape: String(Math.ceil(Math.log2(input.length + 1))) };
@@ -182,14 +182,14 @@ function wrongError(error: unknown, input: Uint8Array, prefix: string): Outcome 
   return { kind: "finding", finding: { kind: "wrong error", what, input }, shape: shapeOf(what) };
 }
 
-/** Where in our code the error was thrown. */
+/** Returns the location in this repository where the error was thrown. */
 function sourceFrame(error: unknown): string {
   const stack = error instanceof Error ? (error.stack ?? "") : "";
   const [, place] = /\/(src\/[\w./-]+:\d+):/.exec(stack) ?? /\/(test\/fuzz\/[\w./-]+:\d+):/.exec(stack) ?? [];
   return place === undefined ? "" : ` (${place})`;
 }
 
-/** The message without what it quotes from the input. */
+/** Returns the message without quoted parts of the input. */
 const shapeOf = (message: string): string =>
   message
     .slice(0, 400)

@@ -1,5 +1,5 @@
-// The input that a fuzzing process works on, in a file that both sides map. The file survives a crash of the process, and
-// its parent reads it to find inputs that take too long.
+// Stores the current input of a fuzzing process in a file that parent and child map. The file survives a crash of the child,
+// and the parent reads it to find inputs that take too long.
 import { readFileSync, writeFileSync } from "node:fs";
 import { MOST_INPUT_BYTES } from "./structure/structure.ts";
 

@@ -1,4 +1,4 @@
-// A pseudo-random generator (sfc32, http://pracrand.sourceforge.net/RNG_engines.txt) whose sequence is given by its seed.
+// Generates pseudo-random numbers from a seed (sfc32, http://pracrand.sourceforge.net/RNG_engines.txt).
 
 export class Random {
   #a: number;
@@ -11,12 +11,12 @@ export class Random {
     for (let i = 0; i < 12; i++) this.#next();
   }
 
-  /** A whole number from 0 to `below` - 1. */
+  /** Returns an integer from 0 to `below` - 1. */
   below(below: number): number {
     return below <= 1 ? 0 : this.#next() % below;
   }
 
-  /** True once in `times`. */
+  /** Returns true with probability 1 / `times`. */
   oneIn(times: number): boolean {
     return this.below(times) === 0;
   }

@@ -1,6 +1,6 @@
-// Records what this machine's kernel answers, as inputs of the netlink targets:
+// Records netlink replies of this machine's kernel as inputs of the netlink targets:
 //   unshare --net bun test/fuzz/record-netlink.ts
-// It configures the network namespace that it runs in, so it must not run in the host's.
+// The script configures its network namespace, so it must not run in the host's.
 import { spawnSync } from "node:child_process";
 import { mkdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -100,7 +100,7 @@ NFT
     conntrack -I -s fd00::1 -d fd00::2 -p icmpv6 --icmpv6-type 128 --icmpv6-code 0 --icmpv6-id 7 -t 600
   `;
   const { stderr } = spawnSync("bash", ["-c", script]);
-  if (stderr.length > 0) console.error(stderr.toString()); // a kernel may lack some of it
+  if (stderr.length > 0) console.error(stderr.toString()); // the kernel may not support all of them
 }
 
 function record(target: string, protocol: number, type: number, body: (w: NetlinkWriter) => void): void {
@@ -118,7 +118,7 @@ function record(target: string, protocol: number, type: number, body: (w: Netlin
   }
 }
 
-/** This kernel may have no WireGuard: our own messages have the same attributes. */
+/** The kernel may not support WireGuard; requests of calico-ts have the same attributes as its replies. */
 function recordWireguard(): void {
   const key = (n: number): string => btoa(String.fromCharCode(...Array.from({ length: 32 }, () => n)));
   const peer = {

@@ -1,6 +1,6 @@
-// Fuzzes the parsers that read bytes from somebody else, two targets at a time:
+// Fuzzes the parsers of untrusted bytes, two targets at a time:
 //   bun test/fuzz/run.ts [--seconds=10] [--target=NAME] [--seed=N]
-// Ends with a table of executions and findings, and one line that scripts/test.ts counts: a target with findings failed.
+// Prints a table of executions and findings, and one line for scripts/test.ts: a target with findings has failed.
 import { join, relative } from "node:path";
 import { parseArgs } from "node:util";
 import { runTarget, saveFinding, type TargetResult } from "./driver.ts";

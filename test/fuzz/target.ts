@@ -1,8 +1,8 @@
-// Defines a fuzz target: a parser of bytes from somebody else, and what must be true of its answer for every input.
+// Defines a fuzz target: a parser of untrusted bytes, and the invariants of its result for every input.
 import type { Structure } from "./structure/structure.ts";
 
 export interface FuzzTarget {
-  /** What the bytes are, and who sends them. */
+  /** The format of the bytes, and their sender. */
   readonly about: string;
   /** How inputs are mutated. */
   readonly structure: Structure;

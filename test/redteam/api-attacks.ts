@@ -1,4 +1,4 @@
-// Attacks by objects that the tenant creates or tries to create.
+// Defines attacks by objects that the tenant creates or tries to create.
 import { createHash } from "node:crypto";
 import { spawn } from "node:child_process";
 import type { LabPod, NewPod } from "../../src/lab/folder.ts";
@@ -34,7 +34,7 @@ const annotationsFor = (address: string) => ({
   ipAddrs: JSON.stringify([address]),
 });
 
-/** Packets from an attacker to the ports that the database opens to others. */
+/** Sends packets from an attacker to the ports that the database opens to others. Returns those that arrived. */
 async function reachesDatabase(context: AttackContext, from: LabPod = context.attacker): Promise<string[]> {
   return context.arrivals(from, (socket, numbered) => {
     for (const version of context.versions) {
@@ -45,7 +45,7 @@ async function reachesDatabase(context: AttackContext, from: LabPod = context.at
   });
 }
 
-/** Starts a pod of the tenant, and returns whether it got something of others. */
+/** Starts a pod of the tenant, and checks whether it got the claimed address or changed something of the neighbour. */
 async function startThief(
   context: AttackContext,
   pod: NewPod,
@@ -66,7 +66,7 @@ const newPod = (context: AttackContext, prefix: string, more: Partial<NewPod> = 
   ...{ namespace: TENANT, name: context.unique(prefix), node: context.node, labels: {} },
   ...more,
 });
-/** One that IPAM has not assigned: blocks of it are used by these attacks only. */
+/** Returns an address of blocks that only these attacks use. */
 const freeAddress = (context: AttackContext): string => `10.65.${240 + context.worker}.${1 + context.random(60)}`;
 
 export const API_ATTACKS: readonly Attack[] = [
@@ -211,8 +211,8 @@ export const API_ATTACKS: readonly Attack[] = [
     run: async (context) => {
       const { victim, lab } = context;
       const pod = newPod(context, "twin", { node: victim.node });
-      // Two names with one hash take 2^44 tries. An interface with the thief's name and the victim's alias is the same to
-      // the plugin.
+      // Finding two names with the same hash takes 2^44 attempts. For the plugin, an interface with the thief's name and the
+      // victim's alias is the same.
       const name = podInterfaceName(TENANT, pod.name);
       const host = lab.host(victim.node);
       const alias = `calico calico-lab ${containerId(victim)} ${NEIGHBOUR}/${victim.name}`;
@@ -263,7 +263,7 @@ export const API_ATTACKS: readonly Attack[] = [
   ...requestsWithoutRight(),
 ];
 
-/** Requests for which the tenant has no right. */
+/** Returns attacks by requests that RBAC does not allow the tenant. */
 function requestsWithoutRight(): readonly Attack[] {
   const cluster: readonly [resource: string, kind: string, spec: object][] = [
     ["globalnetworkpolicies", "GlobalNetworkPolicy", { selector: "all()", ingress: [{ action: "Allow" }] }],
@@ -355,13 +355,13 @@ function requestsWithoutRight(): readonly Attack[] {
 
 const allowAll = () => ({ metadata: { name: "open" }, spec: { podSelector: {}, ingress: [{}] } });
 
-/** As the lab's kubelet names it. */
+/** The same container ID as that of the lab's kubelet. */
 const containerId = (pod: LabPod): string =>
   createHash("sha256")
     .update(`${pod.node}/${podNamespace(pod)}`)
     .digest("hex");
 
-/** The tenant connects to a pod of its own; the pod disappears; a pod of the neighbour gets its address. */
+/** The tenant connects to one of its pods, the pod is deleted, and a pod of the neighbour gets its address. */
 async function reuseConnection(context: AttackContext): Promise<Result> {
   const { attacker, lab } = context;
   const address = freeAddress(context);
@@ -387,9 +387,9 @@ async function reuseConnection(context: AttackContext): Promise<Result> {
     for (let tries = 0; tries < 20 && before !== "reached"; tries++)
       before = (await prober.probe([request], { timeoutMs: 200 }))[0]?.result ?? "silent";
   }
-  context.release(); // or the namespace would stay
+  context.release(); // an open socket would keep the namespace
   if (context.random(2) === 0) {
-    // The interface goes first, and the endpoint long after it.
+    // The interface is deleted long before the endpoint.
     lab.host(first.node).run(["ip", "netns", "del", podNamespace(first)]);
     await Bun.sleep(100 + context.random(400));
   }
@@ -441,10 +441,10 @@ async function reachNewPod(context: AttackContext): Promise<Result> {
   }
 }
 
-/** The longest time in which an agent must answer its liveness probe. */
+/** The time limit for a reply to the agent's liveness probe. */
 const LIVENESS_MS = 3_000;
 
-/** A large object of each kind that selects or belongs to a pod of the tenant; the agent must stay alive. */
+/** Creates a large object that selects or belongs to a pod of the tenant; the agent must stay alive. */
 async function growObjects(context: AttackContext): Promise<Result> {
   const name = context.unique("large");
   const numbers = (count: number) => Array.from({ length: count }, (_, i) => i);
@@ -507,13 +507,13 @@ async function growObjects(context: AttackContext): Promise<Result> {
   });
 }
 
-/** How long agents may need until a policy of the tenant is in force. */
+/** Time limit until agents have programmed a policy of the tenant. */
 const DENIED_MS = 10_000;
 const SILENT_TIMES = 3;
 const ruleText = (decision: "allow" | "deny"): string =>
   `2 {"match":[],"action":{"kind":"decide","decision":"${decision}"},"annotations":["note=`;
 
-/** A Deny rule must not become an Allow rule that has its hash under a 64-bit Wyhash. */
+/** A Deny rule must not be replaced by an Allow rule with the same 64-bit Wyhash. */
 async function collideRules(context: AttackContext): Promise<Result> {
   const [allow, deny] = collidingTexts(ruleText("allow"), ruleText("deny"), 'agreed"]}').map((text) => {
     const { annotations } = JSON.parse(text.slice(2)) as { readonly annotations: readonly string[] };
@@ -544,8 +544,8 @@ async function collideRules(context: AttackContext): Promise<Result> {
         const [outcome] = await prober.probe([{ from, to, port: 7001, protocol: "tcp" }], { timeoutMs: 300 });
         return outcome?.result ?? "silent";
       };
-      // Nobody listens there: until the Deny rule is programmed, connections are refused. One that gets no answer may have
-      // been lost on a busy machine.
+      // No process listens there: until the Deny rule is programmed, connections are refused. A single connection without a
+      // reply may be due to packet loss on a busy machine.
       let result = await connect();
       for (
         let silent = 0, deadlineMs = performance.now() + DENIED_MS;

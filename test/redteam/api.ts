@@ -1,4 +1,4 @@
-// Requests to the lab's API server with one account's token.
+// Sends requests to the lab's API server with the token of one account.
 
 export interface Reply {
   readonly status: number;
@@ -21,7 +21,7 @@ export class Api {
     return this.#send(method, path, body, { "content-type": "application/json", ...headers });
   }
 
-  /** A JSON merge patch. */
+  /** Sends a JSON merge patch. */
   patch(path: string, body: object): Promise<Reply> {
     return this.#send("PATCH", path, body, { "content-type": "application/merge-patch+json" });
   }

@@ -1,5 +1,5 @@
-// What attacks work with: the tenant's account, the tenant's pods with raw sockets in them, a stand-in for the kubelet that
-// attaches pods, and checks of success.
+// Provides what attacks use: the tenant's account, the tenant's pods with raw sockets, a fake kubelet that attaches pods, and
+// checks of success.
 import { closeSync, openSync } from "node:fs";
 import type { LabPod, NewPod } from "../../src/lab/folder.ts";
 import type { Lab } from "../../src/lab/lab.ts";
@@ -12,7 +12,7 @@ import { Api, type Reply } from "./api.ts";
 import { changes, neighbourState, type NeighbourState } from "./neighbour-state.ts";
 import { addressOf, CHECK_PORT, NEIGHBOUR, openScene, type Scene, TENANT } from "./scene.ts";
 
-/** Refused by the API server or the CNI plugin; without the effect that the attack is for; with it; not carried out. */
+/** Rejected by the API server or the CNI plugin; without effect; successful; not executed. */
 export type Outcome = "refused" | "ineffective" | "SUCCEEDED" | "skipped";
 export interface Result {
   readonly outcome: Outcome;
@@ -24,23 +24,23 @@ export interface Attack {
 }
 
 export const INEFFECTIVE: Result = { outcome: "ineffective" };
-/** Success if there is anything to report. */
+/** The attack succeeded if `successes` is not empty. */
 export const judged = (successes: readonly string[]): Result =>
   successes.length === 0 ? INEFFECTIVE : { outcome: "SUCCEEDED", detail: successes.join("; ") };
-/** For requests that the tenant has no right to. */
+/** For requests that RBAC does not allow the tenant: the attack succeeded if the status is below 400. */
 export function judgedReply(what: string, { status, body }: Reply): Result {
   return status < 400 ? { outcome: "SUCCEEDED", detail: `${what}: status ${status}` } : refusal(what, { status, body });
 }
-/** @throws if it is not a refusal: then the attack itself is wrong, and proves nothing */
+/** @throws if the status is not a rejection, because the attack itself is then faulty and proves nothing */
 function refusal(what: string, { status, body }: Reply): Result {
   if (![403, 422].includes(status)) throw new Error(`${what}: ${status} ${JSON.stringify(body).slice(0, 300)}`);
   return { outcome: "refused", detail: `status ${status}` };
 }
 
 export const EVIL_MAC = "02:00:00:00:00:66";
-/** How long packets may need that arrive in spite of all. */
+/** Time limit for the arrival of packets. */
 const ARRIVAL_MS = 250;
-/** How long agents may need to program an object of the tenant. */
+/** Time limit until agents have programmed an object of the tenant. */
 export const PROGRAMMED_MS = 1_000;
 const PREFIX = "cni.projectcalico.org";
 
@@ -70,7 +70,7 @@ export class AttackContext implements Disposable {
     if (found === undefined) throw new Error("nothing to pick from");
     return found;
   }
-  /** A name that no other attack uses. */
+  /** Returns a name that no other attack uses. */
   unique(prefix: string): string {
     return `${prefix}-${this.worker}-${this.#count++}`;
   }
@@ -88,7 +88,7 @@ export class AttackContext implements Disposable {
   get victim(): LabPod {
     return this.pick(this.scene.pods.filter(({ namespace }) => namespace === NEIGHBOUR));
   }
-  /** A pod of the tenant with CAP_NET_RAW. */
+  /** Returns a pod of the tenant with CAP_NET_RAW. */
   get attacker(): LabPod {
     return this.pod(`${TENANT}/${this.pick(["mallory1", "mallory2"])}`);
   }
@@ -96,7 +96,7 @@ export class AttackContext implements Disposable {
     return this.lab.options.ipv6 ? [4, 6] : [4];
   }
 
-  /** What changed of the neighbour since the worker started. */
+  /** Returns what has changed in the neighbour's state since the first call. */
   async disturbed(): Promise<string[]> {
     const now = await neighbourState(this.lab, this.scene, this.kubelet);
     this.#before ??= now;
@@ -115,7 +115,7 @@ export class AttackContext implements Disposable {
     this.#opened.push({ [Symbol.dispose]: () => closeSync(namespace) });
     return { namespace, name: node };
   }
-  /** A packet socket in a pod. */
+  /** Opens a packet socket in a pod. */
   frames(pod: LabPod): FrameSocket {
     const words = ["ip", "-n", podNamespace(pod), "-o", "link", "show", "eth0"];
     const index = Number(/^\d+/.exec(this.lab.host(pod.node).run(words).stdout)?.[0]);
@@ -124,7 +124,7 @@ export class AttackContext implements Disposable {
     return socket;
   }
 
-  /** Closes what attacks opened. */
+  /** Closes the sockets that attacks opened. */
   release(): void {
     for (const each of this.#opened.splice(0).reverse()) each[Symbol.dispose]();
   }
@@ -137,8 +137,7 @@ export class AttackContext implements Disposable {
   }
 
   /**
-   * Sends packets from an attacker, each with a number, and returns which of them arrived at a pod of the neighbour or at
-   * a node itself.
+   * Sends numbered packets from an attacker, and returns those that arrived at a pod of the neighbour or at a node itself.
    */
   async arrivals(
     from: LabPod,
@@ -176,7 +175,7 @@ export class AttackContext implements Disposable {
     return [...arrived];
   }
 
-  /** Packets of a client still reach the database, and none of them reaches the attacker. */
+  /** Checks that packets of a client still reach the database, and that none of them reaches the attacker. */
   async divertedTraffic(attacker: LabPod): Promise<string[]> {
     const client = this.pod(`${NEIGHBOUR}/${this.pick(["client", "remote"])}`);
     const [source, sink, thief] = [this.frames(client), this.frames(this.database), this.frames(attacker)];
@@ -200,7 +199,7 @@ export class AttackContext implements Disposable {
     return found;
   }
 
-  /** The tenant creates a pod, and the kubelet of its node starts it. */
+  /** Creates a pod as the tenant, and starts it as the kubelet of its node. */
   async startPod(pod: NewPod, annotations: Readonly<Record<string, string>> = {}): Promise<LabPod | Result> {
     const api = pod.namespace === TENANT ? this.tenant : this.kubelet;
     const { status, body } = await api.call("POST", `/api/v1/namespaces/${pod.namespace}/pods`, {
@@ -220,7 +219,7 @@ export class AttackContext implements Disposable {
       });
       return added;
     } catch (error) {
-      // Only this is a refusal; the plugin fails for other reasons too.
+      // Only this error is a rejection; the plugin can fail for other reasons too.
       const message = error instanceof Error ? error.message : String(error);
       const [reason] = /resource already exists/.exec(message) ?? [];
       if (reason === undefined) throw error;
@@ -228,13 +227,13 @@ export class AttackContext implements Disposable {
     }
   }
 
-  /** @param started what `startPod` returned: the pod object exists even if it was refused */
+  /** @param started the result of `startPod`; the pod object exists even if the pod was rejected */
   async stopPod(pod: NewPod, started: LabPod | Result): Promise<void> {
     if ("addresses" in started) deletePod(this.lab.folder, this.lab.options, this.lab.plan, started);
     await this.kubelet.call("DELETE", `${pathOf(pod)}?gracePeriodSeconds=0`);
   }
 
-  /** Creates an object of the tenant for as long as the check runs. */
+  /** Creates an object as the tenant, runs the check, and deletes the object. */
   async withObject(
     collection: string,
     object: { readonly metadata: { readonly name: string }; readonly [field: string]: unknown },
@@ -253,7 +252,7 @@ export class AttackContext implements Disposable {
 export const pathOf = ({ namespace, name }: Pick<LabPod, "namespace" | "name">): string =>
   `/api/v1/namespaces/${namespace}/pods/${name}`;
 
-/** An IP packet as a frame from a pod to its node. */
+/** Returns an IP packet as a frame from a pod to its node. */
 export const toHost = (packet: Uint8Array): Uint8Array =>
   frame(HOST_MAC, EVIL_MAC, (packet[0] ?? 0) >> 4 === 4 ? ETHERTYPE.ipv4 : ETHERTYPE.ipv6, packet);
 

@@ -1,4 +1,4 @@
-// `make redteam`: ten minutes of attacks, then the counts.
+// Implements `make redteam`: runs attacks for ten minutes and prints the counts.
 //   SECONDS=n SEED=n DATAPLANE=nft|iptables IPV6=yes|no
 import { down } from "../../src/lab/down.ts";
 import { openTerminal } from "../../src/lab/terminal.ts";

@@ -1,9 +1,9 @@
-// Everything of the neighbour that must stay as it is: addresses and their allocations, pods, policies, and routes.
+// Reads and compares the neighbour's state, which must not change: addresses and their allocations, pods, policies, routes.
 import type { Lab } from "../../src/lab/lab.ts";
 import type { Api } from "./api.ts";
 import { NEIGHBOUR, type Scene } from "./scene.ts";
 
-/** By what it is about. */
+/** State by subject. */
 export type NeighbourState = Readonly<Record<string, string>>;
 
 interface Block {
@@ -49,7 +49,7 @@ export async function neighbourState(lab: Lab, scene: Scene, api: Api): Promise<
   return state;
 }
 
-/** The pod of every allocated address. */
+/** Returns the pod of every allocated address. */
 export async function allocations(api: Api): Promise<ReadonlyMap<string, string>> {
   const { items } = await api.get<{ readonly items: readonly Block[] }>(`${CALICO}/ipamblocks`);
   return new Map(
@@ -63,7 +63,7 @@ export async function allocations(api: Api): Promise<ReadonlyMap<string, string>
   );
 }
 
-/** The n-th address of a block: those of the lab vary in the last part only. */
+/** Returns the n-th address of a block. Addresses of a block in the lab differ only in the last byte. */
 function addressAt(cidr: string, ordinal: number): string {
   const network = cidr.replace(/\/.*/, "");
   const at = Math.max(network.lastIndexOf("."), network.lastIndexOf(":")) + 1;
@@ -72,7 +72,7 @@ function addressAt(cidr: string, ordinal: number): string {
   return ordinal === 0 ? network : `${head}${(Number.parseInt(last || "0", 16) + ordinal).toString(16)}`;
 }
 
-/** What is not as it was, one line each. */
+/** Returns one line per difference. */
 export const changes = (before: NeighbourState, now: NeighbourState): string[] =>
   [...new Set([...Object.keys(before), ...Object.keys(now)])]
     .filter((what) => before[what] !== now[what])

@@ -1,5 +1,5 @@
-// A process that watches until it is ended that nothing of the neighbour and of the nodes changes. It prints one line of
-// JSON per change that it finds.
+// Monitors the state of the neighbour and of the nodes, in a process that runs until it is killed. Prints one line of JSON per
+// change.
 import { readFileSync } from "node:fs";
 import { Lab } from "../../src/lab/lab.ts";
 import { Api } from "./api.ts";
@@ -7,14 +7,14 @@ import { changes, neighbourState } from "./neighbour-state.ts";
 import { LAB, openScene } from "./scene.ts";
 
 const INTERVAL_MS = 1_000;
-/** The kubelet's limit for a liveness probe of calico-node in the manifests. */
+/** The timeout of calico-node's liveness probe in the manifests. */
 const LIVENESS_SECONDS = 10;
 
 const lab = Lab.open(LAB);
 const scene = openScene(lab);
 const api = new Api(scene.server, scene.ca, scene.kubeletToken);
 
-/** Processes that calico-node supervises on a node. */
+/** Returns the processes that calico-node supervises on a node. */
 function processes(node: string): Record<string, string> {
   const pid = lab.host(node).holder?.pid;
   const text = readFileSync(`/proc/${pid}/root/run/calico/supervisor.json`, "utf8");

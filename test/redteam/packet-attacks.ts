@@ -1,4 +1,4 @@
-// Attacks by frames that a pod with CAP_NET_RAW sends.
+// Defines attacks by frames that a pod with CAP_NET_RAW sends.
 import type { LabPod } from "../../src/lab/folder.ts";
 import { PacketProber } from "../../src/kernel/index.ts";
 import type { IpAddress } from "../../src/lib/ip/ip.ts";
@@ -9,7 +9,7 @@ import { addressOf, CHECK_PORT, CLAIM_PORTS, DATABASE_PORT, nodeAddress } from "
 
 const NODE_LINK_LOCAL = "fe80::ecee:eeff:feee:eeee" as IpAddress;
 const { arp, ETHERTYPE, frame, HOST_MAC } = frames;
-/** BGP, Felix's probes and metrics, kubelet, API server, Typha, and a port where nobody listens. */
+/** BGP, Felix's probes and metrics, kubelet, API server, Typha, and a port without a listener. */
 const NODE_PORTS = [22, 179, 9099, 9091, 10250, 6443, 5473, 7777];
 
 const others = ({ scene }: AttackContext, attacker: LabPod): readonly LabPod[] =>
@@ -103,7 +103,7 @@ export const PACKET_ATTACKS: readonly Attack[] = [
       const { attacker, lab } = context;
       return judged(
         await context.arrivals(attacker, (socket, numbered) => {
-          // Only of its own node: policy for packets to another node's addresses is that of host endpoints there.
+          // Only those of its own node: packets to another node's addresses are subject to that node's host endpoint policy.
           for (const version of [4, 6] as const) {
             const own = addressOf(attacker, version) ?? (version === 6 ? ("fe80::66" as IpAddress) : undefined);
             const node = nodeAddress(lab, attacker.node, version);
@@ -128,7 +128,7 @@ export const PACKET_ATTACKS: readonly Attack[] = [
         return to === undefined ? [] : NODE_PORTS.map((port) => ({ from, to, port, protocol: "tcp" as const }));
       });
       const outcomes = await prober.probe(requests, { timeoutMs: 400 });
-      // A refused connection has reached the node, too.
+      // A refused connection has reached the node too.
       return judged(
         requests.flatMap(({ to, port }, i) =>
           outcomes[i]?.result === "silent" ? [] : [`${to} port ${port}: ${outcomes[i]?.result}`],
@@ -141,7 +141,7 @@ export const PACKET_ATTACKS: readonly Attack[] = [
     run: async (context) => {
       const { attacker, lab } = context;
       const socket = context.frames(attacker);
-      // Not the attacker's own address, which would only cut itself off.
+      // Not the attacker's own address: that would affect only the attacker.
       const claimed = [
         ...others(context, attacker).map((pod) => addressOf(pod, 4)),
         ...lab.plan.nodes.map(({ name }) => nodeAddress(lab, name)),
@@ -187,7 +187,7 @@ export const PACKET_ATTACKS: readonly Attack[] = [
         const offer = frames.dhcpOffer(own, numbered("a DHCP offer"));
         socket.send(frame(frames.BROADCAST_MAC, EVIL_MAC, ETHERTYPE.ipv4, offer));
       });
-      // A node may receive the broadcast, as it has no DHCP client on workload interfaces: only other pods count.
+      // Nodes may receive the broadcast, because they have no DHCP client on workload interfaces. Only other pods count.
       const atPods = offers.filter((each) => !/node\d$/.test(each));
       const added = routes().filter((route, i) => route !== before[i]);
       return judged([...atPods, ...added.map((route) => `default route ${route}`), ...(await context.disturbed())]);

@@ -1,4 +1,4 @@
-// Attacks for a time, several at once, while traffic that must pass and traffic that must not pass is watched.
+// Runs attacks concurrently for a given time, and monitors traffic that must pass and traffic that must be dropped.
 import { join } from "node:path";
 import { PacketProber } from "../../src/kernel/index.ts";
 import type { LabPod } from "../../src/lab/folder.ts";
@@ -12,7 +12,7 @@ import { ATTACKS, type Attempt, type WorkerOptions } from "./worker.ts";
 export interface Report {
   /** Number of attempts by attack and outcome. */
   readonly counts: ReadonlyMap<string, Readonly<Record<Attempt["outcome"], number>>>;
-  /** How often each reason was given, by attack, outcome and reason. */
+  /** Counts of reasons, by attack, outcome and reason. */
   readonly reasons: ReadonlyMap<string, number>;
   readonly successes: readonly string[];
   /** Changes of the neighbour or of a node, denied packets that passed, allowed ones that were lost, failed workers. */
@@ -22,7 +22,7 @@ export interface Report {
 
 const WORKERS = 3;
 const SETTLED_MS = 60_000;
-/** Of each worker and of the observer, for their last attack. */
+/** Time for each worker to complete its last attack, and for the observer to stop. */
 const LAST_ATTACK_MS = 60_000;
 
 /** Runs the given attacks once in one process, and returns their results. */
@@ -103,7 +103,7 @@ function pairsOf(lab: Lab, pods: readonly LabPod[], targets: ReadonlyMap<LabPod,
             ...neighbours.flatMap((to) => pair(from, to, addressOf(to, version), DATABASE_PORT, false)),
             ...pair(from, database, version === 4 ? service : undefined, DATABASE_PORT, false),
             ...[9099, 179].flatMap((port) => pair(from, node, nodeAddress(lab, from.node, version), port, false)),
-            // The tenant's pods can send: otherwise their attacks would prove nothing.
+            // Checks that the tenant's pods can send; otherwise their attacks would prove nothing.
             ...attackers
               .filter((to) => to !== from && from.name.startsWith("mallory"))
               .flatMap((to) => pair(from, to, addressOf(to, version), 81, true)),
@@ -216,7 +216,7 @@ function reasonsOf(attempts: readonly Attempt[]): ReadonlyMap<string, number> {
   return reasons;
 }
 
-/** A table of the counts, then what went wrong. */
+/** Returns a table of the counts, followed by the problems. */
 export function renderReport({ counts, reasons, successes, problems, watched }: Report): string {
   const row = (...cells: readonly (string | number)[]) =>
     cells.map((cell, i) => (i === 0 ? String(cell).padEnd(66) : String(cell).padStart(12))).join("");

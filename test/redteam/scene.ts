@@ -1,5 +1,5 @@
-// The lab in which the tenant attacks: two nodes on a real API server; namespace `prod` with a database and its clients,
-// namespace `evil` with the tenant's pods, and an account that may write all kinds of objects in `evil` and nothing else.
+// Sets up the lab for the attacks: two nodes with a real API server; namespace `prod` with a database and its clients; namespace
+// `evil` with the tenant's pods; and the tenant's account, which may write objects of many kinds in `evil` and nothing else.
 import { readFileSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
@@ -18,16 +18,16 @@ export const NEIGHBOUR = "prod";
 export const TENANT = "evil";
 /** Open on the database to its clients. */
 export const DATABASE_PORT = 80;
-/** UDP, open on the database to its clients: attackers' checks use it to see whether traffic still passes. */
+/** UDP, open on the database to its clients. Attacks use it to check that traffic still passes. */
 export const CHECK_PORT = 9100;
 const SERVICE_ADDRESS = "10.96.77.77";
 
-/** What is the same in all processes of a run. */
+/** Shared by all processes of a run. */
 export interface Scene {
   readonly server: string;
   readonly ca: string;
   readonly tenantToken: string;
-  /** Of an account that may do what kubelets and the neighbour do. */
+  /** The token of an account with the permissions of kubelets and of the neighbour. */
   readonly kubeletToken: string;
   readonly pods: readonly LabPod[];
   readonly service: string;
@@ -40,8 +40,8 @@ export interface SceneOptions {
 
 const inMonitoring = "kubernetes.io/metadata.name == 'monitoring'";
 /**
- * UDP ports of the database that policy opens to somebody else, and the labels by which an object of the tenant claims to
- * be that somebody.
+ * UDP ports of the database that policy opens to other workloads, and the labels with which an object of the tenant pretends to
+ * be one of them.
  */
 export const CLAIMS: Readonly<
   Record<number, { readonly source: object; readonly labels: Readonly<Record<string, string>> }>
@@ -71,7 +71,7 @@ export const CLAIMS: Readonly<
 export const TRUSTED_SERVICE_PORT = 9009;
 export const CLAIM_PORTS = [...Object.keys(CLAIMS).map(Number), TRUSTED_SERVICE_PORT];
 
-/** Brings the lab up, with everything that a run needs. */
+/** Starts the lab and creates everything that a run needs. */
 export async function buildScene({ dataplane, ipv6 }: SceneOptions, terminal: Terminal): Promise<Lab> {
   const options: LabOptions = {
     ...DEFAULT_OPTIONS,
@@ -88,13 +88,13 @@ export async function buildScene({ dataplane, ipv6 }: SceneOptions, terminal: Te
     pod(NEIGHBOUR, "remote", "node2", { role: "client" }),
     pod(TENANT, "mallory1", "node1", { app: "mallory" }),
     pod(TENANT, "mallory2", "node2", { app: "mallory" }),
-    pod(TENANT, "target", "node1", { role: "target" }), // of the tenant's own policies
-    pod(TENANT, "careless", "node1", {}), // has annotations that do not parse, which close it
+    pod(TENANT, "target", "node1", { role: "target" }), // selected by the tenant's own policies
+    pod(TENANT, "careless", "node1", {}), // has invalid annotations, so all its traffic is dropped
   ]);
   cluster.tryKubectl(["create", "namespace", "monitoring"]);
   lab.apply(policies());
   cluster.kubectl(["apply", "--filename=-"], listOf([...accounts(), trustedService()]));
-  // The collection of leaked addresses is one of the things that the tenant tries to use.
+  // The tenant tries to exploit the garbage collection of leaked addresses.
   cluster.kubectl([
     ...["patch", "kubecontrollersconfigurations.crd.projectcalico.org", "default", "--type=merge", "--patch"],
     JSON.stringify({ spec: { controllers: { node: { leakGracePeriod: "10s", reconcilerPeriod: "5s" } } } }),
@@ -117,7 +117,7 @@ export async function buildScene({ dataplane, ipv6 }: SceneOptions, terminal: Te
 export const openScene = (lab: Lab): Scene => JSON.parse(readFileSync(sceneFile(lab), "utf8")) as Scene;
 const sceneFile = (lab: Lab): string => join(lab.folder.path, "redteam.json");
 
-/** The command line that runs a program where the API server can be reached. */
+/** Returns the command line that runs a program in a namespace from which the API server can be reached. */
 export const inFabric = (lab: Lab, command: readonly string[]): string[] => [
   "nsenter",
   `--net=/run/netns/${lab.folder.namespace(FABRIC)}`,
@@ -130,14 +130,14 @@ export function addressOf(pod: Pick<LabPod, "addresses">, version: 4 | 6): IpAdd
   return found === undefined ? undefined : parseAddress(found);
 }
 
-/** The node's own address on the network of the nodes. */
+/** Returns the node's address in the network of the nodes. */
 export function nodeAddress(lab: Lab, node: string, version: 4 | 6 = 4): IpAddress | undefined {
   const { interfaces } = lab.plan.nodes.find(({ name }) => name === node) ?? { interfaces: [] };
   const network = interfaces[0]?.addresses.find((address) => address.includes(":") === (version === 6));
   return network === undefined ? undefined : parseAddress(network.replace(/\/.*/, ""));
 }
 
-/** The database accepts its clients, and those of CLAIMS; nobody may connect to a client. */
+/** The policy of the database: it accepts its clients and those of CLAIMS. No workload may connect to a client. */
 function policies(): Resource[] {
   const rule = (protocol: "TCP" | "UDP", port: number, source: object) => ({
     ...{ action: "Allow", protocol, source, destination: { ports: [port] } },
@@ -209,7 +209,7 @@ const trustedService = (): object => ({
 
 const listOf = (items: readonly object[]): string => JSON.stringify({ apiVersion: "v1", kind: "List", items });
 
-/** The neighbour's service, translated as kube-proxy would do it. */
+/** Adds the NAT rule for the neighbour's service, as kube-proxy would. */
 function addServiceRule(lab: Lab, node: string): void {
   const database = addressOf(lab.pod(`${NEIGHBOUR}/db`), 4);
   const rule = `ip daddr ${SERVICE_ADDRESS} tcp dport ${DATABASE_PORT} dnat to ${database}:${DATABASE_PORT}`;

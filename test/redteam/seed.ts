@@ -1,4 +1,4 @@
-// The seed of a run, and the lab that it chooses.
+// Reads the seed of a run, and derives the lab's settings from it.
 import { randomNumbers } from "../support/random-numbers.ts";
 import type { SceneOptions } from "./scene.ts";
 

@@ -1,4 +1,4 @@
-// A process that attacks: bun worker.ts '{"worker":0,"seed":1,"seconds":60}'. It prints one line of JSON per attack.
+// Runs attacks in a process: bun worker.ts '{"worker":0,"seed":1,"seconds":60}'. Prints one line of JSON per attack.
 import { Lab } from "../../src/lab/lab.ts";
 import { randomNumbers } from "../support/random-numbers.ts";
 import { API_ATTACKS } from "./api-attacks.ts";
@@ -27,7 +27,7 @@ if (import.meta.main) {
 async function* attempts({ worker, seed, seconds, only }: WorkerOptions): AsyncGenerator<Attempt> {
   const random = randomNumbers(seed * 31 + worker + 1);
   using context = new AttackContext(Lab.open(LAB), worker, random);
-  await context.disturbed(); // what follows is compared with this
+  await context.disturbed(); // stores the state with which later states are compared
   const deadlineMs = performance.now() + seconds * 1_000;
   const wanted = ATTACKS.filter(({ name }) => only?.includes(name) ?? true);
   while (performance.now() < deadlineMs) {

@@ -149,5 +149,5 @@ function randomMac(): string {
 /** The last check of an ADD. It fails if the plugin has disconnected, so that the ADD is undone. */
 function requireCaller({ isCallerConnected }: CniContext): void {
   if (isCallerConnected?.() === false)
-    throw new CniError(TRY_AGAIN_LATER, "the plugin disconnected before the ADD was complete; the ADD is undone");
+    throw new CniError(TRY_AGAIN_LATER, "the plugin has disconnected before the ADD was complete; the ADD is undone");
 }

@@ -1,4 +1,5 @@
-// ADD and DEL as a runtime calls them: the pod's wire, its addresses, what is stored, and that nothing stays.
+// Runs ADD and DEL as a container runtime does, and checks the pod's interface, its addresses, the stored objects, and that
+// DEL removes everything.
 import { writeFileSync } from "node:fs";
 import { describe, expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
@@ -8,11 +9,11 @@ import { canRun, CniHost, interfaceOf, k8s, type PluginRun } from "./cni-host.ts
 
 const DUAL = { ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: "true" } };
 
-const beRouter = (host: CniHost): void =>
+const enableIpv6Forwarding = (host: CniHost): void =>
   host.handle.run(() => writeFileSync("/proc/sys/net/ipv6/conf/all/forwarding", "1"));
 
 describe.skipIf(!canRun)("ADD", () => {
-  test("CI-017 CI-018 CI-020 CI-021 a dual-stack pod has its wire, gateway, routes and addresses", async () => {
+  test("CI-017 CI-018 CI-020 CI-021 a dual-stack pod has its interface, gateway, routes and addresses", async () => {
     await using host = await CniHost.create();
     const pod = host.pod("cid1");
     const run = await host.add(pod, { conf: DUAL });
@@ -22,10 +23,16 @@ describe.skipIf(!canRun)("ADD", () => {
       interfaces: [{ name: "calicid1" }],
       ips: [{ address: "10.65.0.128/32" }, { address: "fd00:65::2880/128" }],
     });
-    const near = host.kernel.links.get("calicid1")!;
-    const far = pod.kernel.links.get("eth0")!;
-    expect(near).toMatchObject({ kind: "veth", mac: "ee:ee:ee:ee:ee:ee", isUp: true, mtu: 1500, peer: far.index });
-    const addresses = pod.kernel.addresses.list({ link: far.index }).filter((a) => a.scope === "universe");
+    const hostLink = host.kernel.links.get("calicid1")!;
+    const podLink = pod.kernel.links.get("eth0")!;
+    expect(hostLink).toMatchObject({
+      kind: "veth",
+      mac: "ee:ee:ee:ee:ee:ee",
+      isUp: true,
+      mtu: 1500,
+      peer: podLink.index,
+    });
+    const addresses = pod.kernel.addresses.list({ link: podLink.index }).filter((a) => a.scope === "universe");
     expect(addresses.map((a) => `${a.address}/${a.length}`)).toEqual(["10.65.0.128/32", "fd00:65::2880/128"]);
     const routes = (version: 4 | 6) =>
       pod.kernel.routes
@@ -36,24 +43,26 @@ describe.skipIf(!canRun)("ADD", () => {
     expect(routes(4)).toEqual(["0.0.0.0/0 169.254.1.1", "169.254.1.1/32 on link"]);
     expect(routes(6)).toEqual(["::/0 fe80::ecee:eeff:feee:eeee"]);
     const hostRoutes = ([4, 6] as const).flatMap((version) =>
-      host.kernel.routes.list({ version, table: 254, link: near.index }).filter((r) => r.protocol === 3),
+      host.kernel.routes.list({ version, table: 254, link: hostLink.index }).filter((r) => r.protocol === 3),
     );
     expect(hostRoutes.map((r) => r.destination as string)).toEqual(["10.65.0.128/32", "fd00:65::2880/128"]);
     expect(pod.kernel.neighbours.list({ version: 4 }).filter((n) => n.state === "permanent")).toEqual([]);
   });
 
-  test("CI-019 CI-022 the settings of both ends", async () => {
+  test("CI-019 CI-022 the sysctls of both interfaces are set", async () => {
     await using host = await CniHost.create();
     const [closed, open] = [host.pod("closed"), host.pod("open")];
     await host.add(closed, { conf: DUAL });
     await host.add(open, { conf: { ...DUAL, container_settings: { allow_ip_forwarding: true } } });
-    const near = (family: string, kind: string, key: string) => host.read("net", family, kind, "caliclosed", key);
+    const hostSysctl = (family: string, kind: string, key: string) => host.read("net", family, kind, "caliclosed", key);
     expect({
-      route_localnet: near("ipv4", "conf", "route_localnet"),
-      proxy_arp: near("ipv4", "conf", "proxy_arp"),
-      forwarding: near("ipv4", "conf", "forwarding"),
-      proxy_delay: near("ipv4", "neigh", "proxy_delay"),
-      v6: ["accept_dad", "disable_ipv6", "proxy_ndp", "forwarding", "accept_ra"].map((k) => near("ipv6", "conf", k)),
+      route_localnet: hostSysctl("ipv4", "conf", "route_localnet"),
+      proxy_arp: hostSysctl("ipv4", "conf", "proxy_arp"),
+      forwarding: hostSysctl("ipv4", "conf", "forwarding"),
+      proxy_delay: hostSysctl("ipv4", "neigh", "proxy_delay"),
+      v6: ["accept_dad", "disable_ipv6", "proxy_ndp", "forwarding", "accept_ra"].map((k) =>
+        hostSysctl("ipv6", "conf", k),
+      ),
     }).toEqual({
       route_localnet: "1",
       proxy_arp: "1",
@@ -71,16 +80,16 @@ describe.skipIf(!canRun)("ADD", () => {
     expect(closed.read("net", "ipv6", "conf", "eth0", "accept_dad")).toBe("0");
   });
 
-  test("two pods of one host reach each other by IPv4 and IPv6 after nothing but ADD", async () => {
+  test("two pods of one host reach each other over IPv4 and IPv6 after ADD alone", async () => {
     await using host = await CniHost.create();
-    beRouter(host);
+    enableIpv6Forwarding(host);
     const [a, b] = [host.pod(), host.pod()];
     const results = [await host.add(a, { conf: DUAL }), await host.add(b, { conf: DUAL })];
     const [, to] = results.map((run) =>
       (run.json["ips"] as { address: string }[]).map((ip) => ip.address.split("/")[0]!),
     );
     using prober = openProber([a, b]);
-    // The kernel's neighbour table is one for the whole machine; when others have filled it, it takes another try.
+    // The whole machine shares one neighbour table. If other tests have filled it, the first attempt fails.
     let outcome: string[] = [];
     await eventually(async () => {
       outcome = await prober.reach(a, b, to!);
@@ -89,17 +98,17 @@ describe.skipIf(!canRun)("ADD", () => {
     expect(outcome).toEqual(to!.map((address) => `${address} reached`));
   });
 
-  test("a pod that asks for an address of the other family has a wire for that one", async () => {
+  test("a pod that requests an address of the other family has an interface for that family only", async () => {
     await using host = await CniHost.create();
     const [a, b] = [host.pod(), host.pod()];
-    beRouter(host);
+    enableIpv6Forwarding(host);
     const want = ["fd00:65::11", "fd00:65::12"] as const;
-    const asked = (address: string) => ({ env: { CNI_ARGS: `IP=${address}` } }); // the network gives out IPv4
-    expect(await host.add(a, asked(want[0]))).toMatchObject({
+    const withIp = (address: string) => ({ env: { CNI_ARGS: `IP=${address}` } }); // the network assigns IPv4
+    expect(await host.add(a, withIp(want[0]))).toMatchObject({
       code: 0,
       json: { ips: [{ address: `${want[0]}/128` }] },
     });
-    expect(await host.add(b, asked(want[1]))).toMatchObject({
+    expect(await host.add(b, withIp(want[1]))).toMatchObject({
       code: 0,
       json: { ips: [{ address: `${want[1]}/128` }] },
     });
@@ -115,11 +124,11 @@ describe.skipIf(!canRun)("ADD", () => {
         key,
         key === "accept_dad" ? "0" : "1",
       ]);
-    // Nothing of the family it has no address of.
+    // Nothing is set for the family of which it has no address.
     expect(host.read("net", "ipv4", "conf", host.workloadLinks()[0]!, "proxy_arp")).toBe("0");
   });
 
-  test("CI-045 the endpoint, its profile and the allocation are stored as the original stores them", async () => {
+  test("CI-045 the endpoint, its profile and the allocation are stored in the same form as by Calico", async () => {
     await using host = await CniHost.create();
     const pod = host.pod("cid1");
     await host.add(pod);
@@ -160,18 +169,18 @@ describe.skipIf(!canRun)("ADD", () => {
     expect([...(await host.all("Profile")).keys()]).toEqual(["net1", "net2"]);
   });
 
-  test("CI-037 a container that has its addresses keeps them, whatever would be said of new ones", async () => {
+  test("CI-037 a container keeps its addresses, even if new ones could not be assigned", async () => {
     await using host = await CniHost.create();
     const pod = host.pod("cid1");
-    const named = { env: { CNI_ARGS: "IP=10.65.0.9" } };
-    const first = await host.add(pod, named);
-    expect((await host.add(pod, named)).json).toEqual(first.json); // the address is taken: by itself
+    const withIp = { env: { CNI_ARGS: "IP=10.65.0.9" } };
+    const first = await host.add(pod, withIp);
+    expect((await host.add(pod, withIp)).json).toEqual(first.json); // the container itself has the address
     for (const ipam of [{ ipv4_pools: ["gone"] }, { assign_ipv4: "false" }])
       expect((await host.add(pod, { conf: { ipam: { type: "calico-ipam", ...ipam } } })).json).toEqual(first.json);
     expect(await host.allocations()).toHaveLength(1);
   });
 
-  test("CI-037 a network whose name is none for a profile is refused, and nothing is left", async () => {
+  test("CI-037 a network whose name is not a valid profile name is rejected, and nothing remains", async () => {
     await using host = await CniHost.create();
     const pod = host.pod("cid1");
     for (const name of ["Net_1", "n".repeat(70)])
@@ -183,16 +192,16 @@ describe.skipIf(!canRun)("ADD", () => {
     expect(spec.profiles).toEqual(["net1"]);
   });
 
-  test("CI-047 a pool of the other family is refused before anything is taken", async () => {
+  test("CI-047 a pool of the other family is rejected before anything is assigned", async () => {
     await using host = await CniHost.create();
     const ipam = { type: "calico-ipam", assign_ipv6: "true", ipv6_pools: ["p4"] };
-    const refused = await host.add(host.pod("cid1"), { conf: { ipam } });
-    expect(refused).toMatchObject({ code: 1, json: { code: 999 } });
-    expect(refused.json["msg"]).toContain("is not an IPv6 pool");
+    const rejected = await host.add(host.pod("cid1"), { conf: { ipam } });
+    expect(rejected).toMatchObject({ code: 1, json: { code: 999 } });
+    expect(rejected.json["msg"]).toContain("is not an IPv6 pool");
     expect((await host.store.list({ type: "block" })).items).toEqual([]);
   });
 
-  test("CI-015 a workload that cannot be named takes nothing", async () => {
+  test("CI-015 a workload without a valid name gets no address", async () => {
     await using host = await CniHost.create();
     for (const program of ["calico", "calico-ipam"] as const)
       expect(await host.call("ADD", host.pod(), { program, env: { CNI_IFNAME: "eth-" } })).toMatchObject({
@@ -202,7 +211,7 @@ describe.skipIf(!canRun)("ADD", () => {
     expect((await host.store.list({ type: "block" })).items).toEqual([]);
   });
 
-  test("CI-047 when one family is short its sibling's address goes back, as if it had been given", async () => {
+  test("CI-047 if one family has no free address, the other family's address is assigned and released", async () => {
     await using host = await CniHost.create();
     await host.put("IPPool", "tiny", { cidr: "10.66.0.0/32", blockSize: 32 });
     const conf = { ipam: { type: "calico-ipam", assign_ipv6: "true", ipv4_pools: ["tiny"] } };
@@ -216,7 +225,7 @@ describe.skipIf(!canRun)("ADD", () => {
     expect([sixth(first), sixth(third)]).toEqual(["fd00:65::2880/128", "fd00:65::2882/128"]);
   });
 
-  test("CI-017 a pod that has the route by another interface is refused, and keeps that one", async () => {
+  test("CI-017 a pod that has the route by another interface is rejected, and keeps that interface", async () => {
     await using host = await CniHost.create();
     const pod = host.pod("cid1");
     await host.add(pod);
@@ -226,7 +235,7 @@ describe.skipIf(!canRun)("ADD", () => {
     expect((await host.call("CHECK", pod)).code).toBe(0);
   });
 
-  test("CI-034 names and routes of another address manager: handed on, or refused as its own", async () => {
+  test("CI-034 DNS settings of another IPAM plugin are passed on, and its invalid routes are rejected", async () => {
     await using host = await CniHost.create();
     const dns = { nameservers: ["192.0.2.53"], search: ["a.example"] };
     const ipam = { type: "static", addresses: [{ address: "10.7.0.5/24" }], dns };
@@ -238,7 +247,7 @@ describe.skipIf(!canRun)("ADD", () => {
     });
   });
 
-  test("CI-011 CI-004 the configured MTU is on both ends and in the result", async () => {
+  test("CI-011 CI-004 both interfaces and the result have the configured MTU", async () => {
     await using host = await CniHost.create();
     const pod = host.pod("cid1");
     const run = await host.add(pod, { conf: { mtu: 9000, num_queues: 2 } });
@@ -251,7 +260,7 @@ describe.skipIf(!canRun)("ADD", () => {
     expect([host.kernel.links.get("calicid1")?.mtu, pod.kernel.links.get("eth0")?.mtu]).toEqual([9000, 9000]);
   });
 
-  test("CI-023 netkit falls back to veth where the kernel has none", async () => {
+  test("CI-023 netkit falls back to veth if the kernel does not support netkit", async () => {
     await using host = await CniHost.create();
     const pod = host.pod("cid1");
     expect((await host.add(pod, { conf: { device_type: "netkit" } })).code).toBe(0);
@@ -261,7 +270,7 @@ describe.skipIf(!canRun)("ADD", () => {
     );
   });
 
-  test("CI-034 CI-035 host-local gives the address, its routes are the pod's", async () => {
+  test("CI-034 CI-035 host-local assigns the address, and the pod has its routes", async () => {
     await using host = await CniHost.create();
     const pod = host.pod("cid1");
     const ipam = {
@@ -278,7 +287,7 @@ describe.skipIf(!canRun)("ADD", () => {
     expect((await host.add(host.pod("cid2"), { conf: { ipam } })).code).toBe(0);
   });
 
-  test("an interface is replaced if its alias names no other workload that has an endpoint; else the pod gets another", async () => {
+  test("an interface is replaced unless its alias names another workload that has an endpoint; then the pod gets another name", async () => {
     await using host = await CniHost.create();
     const { links } = host.kernel;
     expect((await host.add(host.pod("victim"), k8s("prod", "db-0"))).code).toBe(0);
@@ -314,7 +323,7 @@ describe.skipIf(!canRun)("ADD", () => {
     expect(await attempt(undefined)).toEqual(replaced);
   });
 
-  test("an interface without the name of its owner is not replaced while another endpoint has it", async () => {
+  test("an interface whose alias does not name its owner is not replaced while another endpoint has it", async () => {
     await using host = await CniHost.create();
     const { links } = host.kernel;
     // These two names have the same 44 bits of SHA-1.
@@ -335,7 +344,7 @@ describe.skipIf(!canRun)("ADD", () => {
       expect((await host.del(pod, thief)).code).toBe(0);
       expect({ link: links.get(name), held: await host.allocations() }).toEqual(before);
     }
-    // Its own pod may replace it.
+    // The pod that owns it may replace it.
     expect(interfaceOf(await host.add(host.pod("victim2"), victim))).toBe(name);
     expect(interfaceOf(await host.add(host.pod(), thief))).not.toBe(name);
     expect(links.get(name)?.alias).toBe("calico net1 victim2 prod/db-1631473");
@@ -343,7 +352,7 @@ describe.skipIf(!canRun)("ADD", () => {
 });
 
 describe.skipIf(!canRun)("DEL", () => {
-  test("CI-042 everything goes; a second DEL, one without namespace and one never added are fine", async () => {
+  test("CI-042 DEL removes everything; a repeated DEL, DEL without a namespace and DEL without ADD succeed", async () => {
     await using host = await CniHost.create();
     const [pod, other] = [host.pod("cid1"), host.pod("cid2")];
     await host.add(pod, { conf: DUAL });
@@ -357,14 +366,14 @@ describe.skipIf(!canRun)("DEL", () => {
     }
   });
 
-  test("CI-042 an endpoint that cannot have been stored is gone", async () => {
+  test("CI-042 DEL succeeds if the endpoint's name is invalid, so that it cannot have been stored", async () => {
     await using host = await CniHost.create();
     const conf = { nodename: "n/1" };
     expect((await host.add(host.pod("cid1"), { conf })).code).toBe(1);
     expect((await host.del(host.pod("cid2"), { conf })).code).toBe(0);
   });
 
-  test("CI-043 the DEL of an old container leaves the pod's new one alone", async () => {
+  test("CI-043 DEL of an old container does not affect the pod's new container", async () => {
     await using host = await CniHost.create();
     const [x, y] = [host.pod("x"), host.pod("y")];
     expect((await host.add(x, k8s("ns1", "p1"))).code).toBe(0);
@@ -379,7 +388,7 @@ describe.skipIf(!canRun)("DEL", () => {
     expect([(await host.all("WorkloadEndpoint")).size, await host.allocations()]).toEqual([0, []]);
   });
 
-  test("CI-048 addresses under the handles of old versions are released too", async () => {
+  test("CI-048 addresses of the handles that old versions used are released too", async () => {
     await using host = await CniHost.create();
     const { Ipam } = await import("../../../src/ipam/index.ts");
     const ipam = new Ipam({ datastore: host.store });
@@ -394,7 +403,7 @@ describe.skipIf(!canRun)("DEL", () => {
     await using host = await CniHost.create();
     const { Ipam } = await import("../../../src/ipam/index.ts");
     const ipam = new Ipam({ datastore: host.store });
-    const hold = (handleId: string, attributes?: Record<string, string>) =>
+    const assign = (handleId: string, attributes?: Record<string, string>) =>
       ipam.autoAssign({
         version: 4,
         count: 1,
@@ -403,9 +412,9 @@ describe.skipIf(!canRun)("DEL", () => {
         handleId,
         ...(attributes && { attributes }),
       });
-    await hold("net1.victim", { node: "n1", namespace: "prod", pod: "db-0" });
-    await hold("net1.old"); // by a version that recorded no attributes
-    await hold("vxlan-tunnel-addr-n2.example.com", { node: "n2.example.com", type: "vxlanTunnelAddress" });
+    await assign("net1.victim", { node: "n1", namespace: "prod", pod: "db-0" });
+    await assign("net1.old"); // by a version that recorded no attributes
+    await assign("vxlan-tunnel-addr-n2.example.com", { node: "n2.example.com", type: "vxlanTunnelAddress" });
     const before = await host.allocations();
     for (const [namespace, pod] of [
       ["net1", "victim"],
@@ -417,7 +426,7 @@ describe.skipIf(!canRun)("DEL", () => {
     expect(await host.handles()).toHaveLength(3);
   });
 
-  test("CI-015 a pod whose name begins like another's is another pod", async () => {
+  test("CI-015 a pod whose name is a prefix of another's is a different pod", async () => {
     await using host = await CniHost.create();
     const [a, b] = [host.pod("a"), host.pod("b")];
     await host.add(a, k8s("ns1", "p-1"));

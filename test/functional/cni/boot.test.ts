@@ -1,5 +1,5 @@
-// A host after power-on: the CNI plugin attaches pods before Felix has written its rules. Their packets are dropped until
-// Felix has, if the host has an agent of calico-ts; on any other host the plugin changes nothing.
+// Tests a host after power-on: the CNI plugin attaches pods before Felix has written its rules. If the host has an agent of
+// calico-ts, the pods' packets are dropped until Felix has written its rules. On other hosts the plugin changes nothing.
 import { type ChildProcess, execFileSync, spawn } from "node:child_process";
 import { mkdirSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -18,7 +18,7 @@ const BACKENDS = {
 
 const GUARD = ["list", "table", "inet", "calico-guard"];
 
-/** Runs a command on the host; its output, or undefined if it failed. */
+/** Runs a command on the host. Returns its output, or undefined if it failed. */
 function run(host: CniHost, command: string, ...args: readonly string[]): string | undefined {
   try {
     return host.handle.run(() => execFileSync(command, args, { encoding: "utf8", stdio: "pipe" }));
@@ -32,7 +32,7 @@ const guardOf = (host: CniHost): "absent" | "closed" | "open" => {
   return listed === undefined ? "absent" : listed.includes("cali:closed;") ? "closed" : "open";
 };
 
-/** What Felix leaves on disk, with nothing in the kernel. */
+/** Simulates a reboot: the files that Felix has written exist, and the kernel has no rules. */
 async function powerOn(host: CniHost, env: Readonly<Record<string, string>>): Promise<void> {
   const stop = await runFelix(host, env);
   await stop();
@@ -108,7 +108,7 @@ describe.skipIf(!canRun)("ADD on a host with an agent of calico-ts", () => {
       expect(pings.map(({ exitCode }) => exitCode)).toEqual([null, null]); // they still run
     }, 120_000);
 
-  test("removes what it closed when another agent has started since", async () => {
+  test("removes the guard table if another agent has started since", async () => {
     await using host = await CniHost.create();
     writeNodename(host);
     await powerOn(host, BACKENDS.nftables);
@@ -124,7 +124,7 @@ describe.skipIf(!canRun)("ADD on a host with an agent of calico-ts", () => {
 });
 
 describe.skipIf(!canRun)("ADD changes no rules", () => {
-  const FOREIGN_RULES = "table ip calico { chain filter-FORWARD { type filter hook forward priority 0;\n }\n }";
+  const AGENT_RULES = "table ip calico { chain filter-FORWARD { type filter hook forward priority 0;\n }\n }";
   const cases: {
     readonly name: string;
     readonly conf?: Record<string, unknown>;
@@ -141,7 +141,7 @@ describe.skipIf(!canRun)("ADD changes no rules", () => {
     { name: "on a host without an agent", conf: { nodename_file_optional: true }, prepare: () => {} },
     {
       name: "if rules of an agent are in the kernel",
-      prepare: (host) => expect(run(host, "nft", FOREIGN_RULES)).toBe(""),
+      prepare: (host) => expect(run(host, "nft", AGENT_RULES)).toBe(""),
     },
   ];
   for (const { name, conf = AGENT, prepare } of cases)

@@ -1,4 +1,4 @@
-// One configuration list with the stock plugins behind ours, run as a runtime runs it: each gets the result before it.
+// Runs a configuration list as a runtime does: `calico`, followed by stock plugins, each with the previous result.
 import { execFileSync } from "node:child_process";
 import { existsSync } from "node:fs";
 import { describe, expect, test } from "bun:test";
@@ -26,7 +26,7 @@ async function stock(host: CniHost, command: string, pod: Pod, conf: Record<stri
   return done;
 }
 
-/** By packets: another pod asks the host's port and gets the first pod's answer, through DNAT and the shaper. */
+/** Checks with packets that another pod reaches the first pod through the host's port, with DNAT and the rate limit. */
 async function reachThroughHostPort(host: CniHost, pod: Pod): Promise<void> {
   const lo = host.kernel.links.get("lo")!.index;
   host.kernel.addresses.add({ link: lo, address: parseAddress("192.0.2.1"), length: 32 });
@@ -42,7 +42,7 @@ async function reachThroughHostPort(host: CniHost, pod: Pod): Promise<void> {
 
 describe.skipIf(!canRun || !hasStock)("chaining", () => {
   for (const mtu of [0, 1440])
-    test(`CI-083 CI-084 portmap, tuning and bandwidth accept our result (${mtu === 0 ? "short" : "full"} form)`, async () => {
+    test(`CI-083 CI-084 portmap, tuning and bandwidth accept the result of calico (${mtu === 0 ? "short" : "full"} form)`, async () => {
       await using host = await CniHost.create();
       const pod = host.pod("cid1");
       const added = await host.add(pod, { conf: { mtu } });

@@ -1,5 +1,5 @@
-// A host of a test's own: a network namespace in which the built plugin runs as a container runtime would call it, with
-// an embedded datastore of its own and pods that are namespaces too. Nothing of it is left afterwards.
+// Provides a test host: a network namespace in which the built plugin runs as a container runtime calls it, with its own SQLite
+// datastore, and with pods that are network namespaces too. Everything is removed on dispose.
 import { type ChildProcess, spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { existsSync, mkdirSync, mkdtempSync, rmSync } from "node:fs";
@@ -19,7 +19,7 @@ import { API_VERSION, type KindName, type Resource } from "../../../src/model/in
 
 const isRoot = process.getuid?.() === 0;
 export const DIST = join(import.meta.dir, "../../../dist");
-/** Else skipped: `make build` makes the executable. */
+/** Tests are skipped if this is false. `make build` creates the executable. */
 export const canRun = isRoot && existsSync(join(DIST, "calico"));
 if (!isRoot) console.log("CNI tests need root for network namespaces: skipped");
 else if (!canRun) console.log("CNI tests need the executable (make build): skipped");
@@ -28,7 +28,7 @@ export interface PluginRun {
   readonly code: number | null;
   readonly stdout: string;
   readonly stderr: string;
-  /** Parsed, when it is JSON. */
+  /** The parsed stdout; empty if stdout is not JSON. */
   readonly json: Record<string, unknown>;
 }
 export interface CallOptions {
@@ -36,13 +36,13 @@ export interface CallOptions {
   readonly conf?: Record<string, unknown>;
   readonly stdin?: string | Uint8Array;
   readonly program?: "calico" | "calico-ipam";
-  /** Another name of the executable. */
+  /** Path of the executable, instead of `program`. */
   readonly file?: string;
-  /** Kills the plugin after so many milliseconds. */
+  /** Kills the plugin after this time. */
   readonly killAfterMs?: number;
-  /** Kills the plugin when it is aborted. */
+  /** Kills the plugin when this signal aborts. */
   readonly kill?: AbortSignal;
-  /** Kills it right after so many calls of one kind to the kernel (strace's names). */
+  /** Kills the plugin at this number of calls of one system call (with strace's names). */
   readonly killAfterCall?: { readonly name: string; readonly count: number };
 }
 
@@ -89,7 +89,7 @@ export class CniHost implements AsyncDisposable {
     this.#addUplink();
   }
 
-  /** A host has a way out: without a default route the kernel answers for no gateway. */
+  /** Adds default routes: without them the kernel does not respond to ARP requests for the pods' gateway. */
   #addUplink(): void {
     this.kernel.links.create({ name: "uplink", up: true, type: { kind: "veth", peer: { name: "uplinkp" } } });
     this.kernel.links.set("uplinkp", { up: true });
@@ -97,8 +97,8 @@ export class CniHost implements AsyncDisposable {
     for (const version of [4, 6] as const) this.kernel.routes.add({ destination: defaultDestination(version), link });
   }
 
-  /** 192.0.2.1 swallows packets: the route leads to a wire nobody answers on. */
-  addHole(): void {
+  /** Makes 192.0.2.1 an address that never responds. */
+  addSilentAddress(): void {
     this.kernel.links.create({ name: "hole", up: true, type: { kind: "veth", peer: { name: "holep" } } });
     this.kernel.links.set("holep", { up: true });
     const link = this.kernel.links.get("hole")!.index;
@@ -128,12 +128,12 @@ export class CniHost implements AsyncDisposable {
     const value = { apiVersion: API_VERSION, kind, metadata, spec } as Resource;
     await this.store.apply({ key: { type: "resource", kind, ...metadata }, value });
   }
-  /** What is stored of a kind, by name. */
+  /** Returns all stored resources of a kind, by name. */
   async all(kind: KindName): Promise<Map<string, Resource>> {
     const { items } = await this.store.list({ type: "resource", kind });
     return new Map(items.map((item) => [item.key.name, item.value as Resource]));
   }
-  /** Every address that is given out, with its handle. */
+  /** Returns every allocated address with its handle. */
   async allocations(): Promise<string[]> {
     const { items } = await this.store.list({ type: "block" });
     return items.flatMap(({ value }) =>
@@ -209,7 +209,7 @@ export class CniHost implements AsyncDisposable {
   add = (pod: Pod, options?: CallOptions): Promise<PluginRun> => this.call("ADD", pod, options);
   del = (pod: Pod, options?: CallOptions): Promise<PluginRun> => this.call("DEL", pod, options);
 
-  /** Starts a program inside the host's namespace, where the agent's folders are the host's own. */
+  /** Starts a program in the host's network namespace, with the host's own /var/lib/calico and /var/run/calico. */
   start(file: string, args: readonly string[], env: Record<string, string | undefined> = {}): ChildProcess {
     const folders = ["lib", "run"].map((name) => join(this.folder, name));
     for (const folder of [...folders, "/var/lib/calico", "/var/run/calico"]) mkdirSync(folder, { recursive: true });
@@ -225,7 +225,7 @@ export class CniHost implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    // One that a signal ended has no exit code, and its number may be another process's by now.
+    // A child that was ended by a signal has no exit code, and its process ID may be in use again.
     for (const child of this.#children) if (child.exitCode === null && child.signalCode === null) child.kill("SIGKILL");
     for (const pod of this.#pods) pod[Symbol.dispose]();
     this.kernel[Symbol.dispose]();
@@ -237,7 +237,7 @@ export class CniHost implements AsyncDisposable {
   }
 }
 
-/** The host interface in the result of an ADD. */
+/** Returns the host interface in the result of an ADD. */
 export function interfaceOf({ json, stdout, stderr }: PluginRun): string {
   const [host] = (json["interfaces"] ?? []) as { readonly name: string }[];
   if (host === undefined) throw new Error(`no interface: ${stdout}${stderr}`);

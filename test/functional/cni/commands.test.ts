@@ -1,4 +1,4 @@
-// The commands beside ADD and DEL, the flags, and calico-ipam as a program of its own.
+// Tests the commands other than ADD and DEL, the flags, and the program calico-ipam.
 import { describe, expect, test } from "bun:test";
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -9,7 +9,7 @@ import { hostCidr, parseAddress } from "../../../src/lib/ip/ip.ts";
 import { canRun, CniHost } from "./cni-host.ts";
 
 describe.skipIf(!canRun)("CHECK", () => {
-  test("CI-005 a healthy pod passes, and every way to break it is named", async () => {
+  test("CI-005 CHECK succeeds for an intact pod, and reports each kind of damage", async () => {
     await using host = await CniHost.create();
     const pod = host.pod("cid1");
     const added = await host.add(pod);
@@ -21,14 +21,14 @@ describe.skipIf(!canRun)("CHECK", () => {
     const address = parseAddress("10.65.0.128");
     const gateway = parseAddress("169.254.1.1");
     const link = pod.kernel.links.get("eth0")!.index;
-    const breaks: [string, () => void, () => void][] = [
+    const damages: [string, () => void, () => void][] = [
       [
         "no IPv4 route via its gateway",
         () => pod.kernel.routes.delete({ destination: defaultDestination(4) }),
         () => pod.kernel.routes.add({ destination: defaultDestination(4), link, gateway }),
       ],
       [
-        "no route to 10.65.0.128/32 by calicid1",
+        "no route to 10.65.0.128/32 via calicid1",
         () => host.kernel.routes.delete({ destination: hostCidr(address) }),
         () =>
           host.kernel.routes.add({ destination: hostCidr(address), link: host.kernel.links.get("calicid1")!.index }),
@@ -37,19 +37,19 @@ describe.skipIf(!canRun)("CHECK", () => {
         "lost its address 10.65.0.128",
         () => pod.kernel.addresses.delete({ link, address, length: 32 }),
         () => {
-          pod.kernel.addresses.add({ link, address, length: 32 }); // the routes went with the last address
+          pod.kernel.addresses.add({ link, address, length: 32 }); // the kernel removed the routes with the last address
           pod.kernel.routes.add({ destination: hostCidr(gateway), link });
           pod.kernel.routes.add({ destination: defaultDestination(4), link, gateway });
         },
       ],
       ["interface calicid1 is down", () => host.kernel.links.set("calicid1", { up: false }), () => {}],
     ];
-    for (const [says, breakIt, mend] of breaks) {
-      breakIt();
+    for (const [message, damage, repair] of damages) {
+      damage();
       const run = await check();
       expect(run).toMatchObject({ code: 1, json: { code: 999 } });
-      expect(run.json["msg"]).toContain(says);
-      mend();
+      expect(run.json["msg"]).toContain(message);
+      repair();
     }
     await host.del(pod);
     expect((await check()).json["msg"]).toContain("no workload endpoint for container cid1");
@@ -57,7 +57,7 @@ describe.skipIf(!canRun)("CHECK", () => {
 });
 
 describe.skipIf(!canRun)("STATUS and GC", () => {
-  test("CI-005 STATUS says whether an ADD would have a chance", async () => {
+  test("CI-005 STATUS fails if an ADD would fail", async () => {
     await using host = await CniHost.create();
     const status = (conf: Record<string, unknown> = {}) =>
       host.call("STATUS", undefined, { conf: { cniVersion: "1.1.0", ...conf } });
@@ -69,12 +69,12 @@ describe.skipIf(!canRun)("STATUS and GC", () => {
     expect((await status()).json).toMatchObject({ code: 50, cniVersion: "1.1.0" });
   });
 
-  test("CI-005 GC takes what no living container owns, and nothing of others", async () => {
+  test("CI-005 GC removes what belongs to no valid container, and nothing of other nodes and networks", async () => {
     await using host = await CniHost.create();
     const conf = { cniVersion: "1.1.0" };
     const [alive, dead, lost] = [host.pod("alive"), host.pod("dead"), host.pod("lost")];
     for (const pod of [alive, dead, lost]) expect((await host.add(pod, { conf })).code).toBe(0);
-    // "lost" has an address and no endpoint; another node and another network have theirs.
+    // "lost" has an address and no endpoint; another node and another network have both.
     await host.store.delete({
       type: "resource",
       kind: "WorkloadEndpoint",
@@ -100,7 +100,7 @@ describe.skipIf(!canRun)("STATUS and GC", () => {
     expect(host.workloadLinks().sort()).toEqual(["calialive", "califoreign", "caliother"]);
   });
 
-  test("CI-077 GC leaves a machine's addresses, whatever became of its containers", async () => {
+  test("CI-077 GC does not release a virtual machine's addresses, even if it has no container", async () => {
     await using host = await CniHost.create();
     await new Ipam({ datastore: host.store }).autoAssign({
       ...{ version: 4, count: 1, host: "n1", use: "Workload", handleId: "net1.vmi.ns1.vm1" },
@@ -113,7 +113,7 @@ describe.skipIf(!canRun)("STATUS and GC", () => {
 });
 
 describe.skipIf(!canRun)("programs and flags", () => {
-  test("CI-001 the executable's name chooses the plugin; -v prints the version", async () => {
+  test("CI-001 the executable's name selects the plugin; -v prints the version", async () => {
     await using host = await CniHost.create();
     const { collect, DIST } = await import("./cni-host.ts");
     const run = (file: string, ...args: string[]) => {
@@ -124,13 +124,13 @@ describe.skipIf(!canRun)("programs and flags", () => {
     for (const file of ["calico", "calico-ipam"]) {
       expect(await run(file, "-v")).toMatchObject({ code: 0, stdout: expect.stringMatching(/v\d+\.\d+/) });
     }
-    // Called by hand: the front to the other programs says what there is, the plugin alone what it is; on standard error.
+    // Called without CNI_COMMAND: `calico` prints its sub-commands and `calico-ipam` its version, both on standard error.
     expect(await run("calico")).toMatchObject({ code: 0, stdout: "", stderr: expect.stringContaining("calico lab") });
     expect(await run("calico-ipam")).toMatchObject({ code: 0, stdout: "" });
     expect((await run("calico-ipam", "-x")).code).toBe(2);
   });
 
-  test("CI-002 -t tells whether the datastore answers and is ready", async () => {
+  test("CI-002 -t checks whether the datastore responds and is ready", async () => {
     await using host = await CniHost.create();
     const { collect, DIST } = await import("./cni-host.ts");
     const flag = async (conf: Record<string, unknown> = {}) => {
@@ -146,7 +146,7 @@ describe.skipIf(!canRun)("programs and flags", () => {
     expect((await flag()).json["details"]).toContain("not ready");
   });
 
-  test("CI-005 VERSION lists what is spoken, and 1.1.0 to whoever speaks it", async () => {
+  test("CI-005 VERSION lists the supported versions, and 1.1.0 only if the runtime uses it", async () => {
     await using host = await CniHost.create();
     for (const program of ["calico", "calico-ipam"] as const) {
       const versions = async (stdin: string) =>
@@ -158,7 +158,7 @@ describe.skipIf(!canRun)("programs and flags", () => {
     }
   });
 
-  test("CI-045 calico-ipam alone: some address, one by name, taken twice, and back", async () => {
+  test("CI-045 calico-ipam assigns any address or a requested one, rejects one that is assigned, and releases", async () => {
     await using host = await CniHost.create();
     const pod = host.pod("cid1");
     const ipam = (command: string, id: string, args = "", conf: Record<string, unknown> = {}) =>
@@ -173,7 +173,7 @@ describe.skipIf(!canRun)("programs and flags", () => {
     expect(await host.allocations()).toEqual([]);
   });
 
-  test("CI-010 the log file gets the failure, never the configuration", async () => {
+  test("CI-010 the log file contains the error, but not the configuration", async () => {
     await using host = await CniHost.create();
     const path = `${host.folder}/log/cni.log`;
     const secret = "s3cret-token";
@@ -187,7 +187,7 @@ describe.skipIf(!canRun)("programs and flags", () => {
 });
 
 describe.skipIf(!canRun)("calico cni-service", () => {
-  test("says in one line that it may not have the datastore", () => {
+  test("reports in one line that it has no access to the datastore", () => {
     const folder = mkdtempSync(join(tmpdir(), "cni-rights-"));
     try {
       chmodSync(folder, 0o755);

@@ -1,24 +1,24 @@
-// A gRPC server of the service `cni.CniDataplane` on a Unix socket, on the runtime's HTTP/2: it remembers what it was asked.
+// Provides a gRPC server of the service `cni.CniDataplane` on a Unix socket, which records its requests.
 import { createServer, type ServerHttp2Session, type ServerHttp2Stream } from "node:http2";
 import { ProtoWriter } from "../../../src/lib/encoding/protobuf.ts";
 import { rawFields } from "../../../src/lib/testing/proto-fields.ts";
 
-export interface Asked {
+export interface ReceivedCall {
   readonly method: string;
-  /** The message's fields by their numbers. */
+  /** The message's fields by number. */
   readonly fields: Fields;
 }
 export type Fields = { readonly [number: number]: readonly string[] };
-export type Answer =
-  | { readonly hostName?: string; readonly mac?: string; readonly refusal?: string }
-  /** A status of gRPC instead of an answer. */
+export type Reply =
+  | { readonly hostName?: string; readonly mac?: string; readonly error?: string }
+  /** A gRPC status instead of a reply. */
   | { readonly status: number; readonly message: string }
-  | "nothing";
+  | "no reply";
 
 export class DataplaneServer implements AsyncDisposable {
-  readonly asked: Asked[] = [];
-  /** By method; absent: done, as it was wished. */
-  answer: (asked: Asked) => Answer | Promise<Answer> = () => ({});
+  readonly calls: ReceivedCall[] = [];
+  /** By default every call succeeds. */
+  replyTo: (call: ReceivedCall) => Reply | Promise<Reply> = () => ({});
   readonly #server = createServer();
   readonly #sessions = new Set<ServerHttp2Session>();
 
@@ -42,19 +42,19 @@ export class DataplaneServer implements AsyncDisposable {
     const pieces: Buffer[] = [];
     stream.on("data", (piece: Buffer) => pieces.push(piece));
     stream.on("end", async () => {
-      const asked = { method: path, fields: fieldsOf(Buffer.concat(pieces).subarray(5)) };
-      this.asked.push(asked);
-      const answer = await this.answer(asked);
-      if (answer === "nothing") return;
-      const isStatus = "status" in answer;
+      const call = { method: path, fields: fieldsOf(Buffer.concat(pieces).subarray(5)) };
+      this.calls.push(call);
+      const reply = await this.replyTo(call);
+      if (reply === "no reply") return;
+      const isStatus = "status" in reply;
       stream.respond({ ":status": 200, "content-type": "application/grpc" }, { waitForTrailers: true });
       stream.on("wantTrailers", () =>
         stream.sendTrailers({
-          "grpc-status": isStatus ? String(answer.status) : "0",
-          ...(isStatus ? { "grpc-message": encodeURIComponent(answer.message) } : {}),
+          "grpc-status": isStatus ? String(reply.status) : "0",
+          ...(isStatus ? { "grpc-message": encodeURIComponent(reply.message) } : {}),
         }),
       );
-      stream.end(isStatus ? undefined : framed(asked, answer));
+      stream.end(isStatus ? undefined : encodeFrame(call, reply));
     });
   }
 
@@ -64,11 +64,11 @@ export class DataplaneServer implements AsyncDisposable {
   }
 }
 
-/** What one field holds when it is a message. */
-export const inside = (text: string | undefined): Fields => fieldsOf(Buffer.from(text ?? "", "latin1"));
-/** A map of texts. */
+/** Decodes a field that is a message. */
+export const messageFields = (text: string | undefined): Fields => fieldsOf(Buffer.from(text ?? "", "latin1"));
+/** Decodes a map of strings. */
 export const mapOf = (entries: readonly string[] = []): Record<string, string> =>
-  Object.fromEntries(entries.map((entry) => [textOf(inside(entry)[1]), textOf(inside(entry)[2])]));
+  Object.fromEntries(entries.map((entry) => [textOf(messageFields(entry)[1]), textOf(messageFields(entry)[2])]));
 export const textOf = (values: readonly string[] | undefined): string =>
   Buffer.from(values?.[0] ?? "", "latin1").toString("utf8");
 
@@ -79,12 +79,15 @@ function fieldsOf(bytes: Uint8Array): Fields {
   return fields;
 }
 
-function framed(asked: Asked, { hostName, mac, refusal }: Exclude<Answer, "nothing" | { status: number }>): Buffer {
+function encodeFrame(
+  call: ReceivedCall,
+  { hostName, mac, error }: Exclude<Reply, "no reply" | { status: number }>,
+): Buffer {
   const w = new ProtoWriter();
-  w.bool(1, refusal === undefined);
-  w.string(2, refusal);
-  if (asked.method.endsWith("/Add")) {
-    w.string(3, hostName ?? textOf(asked.fields[3]));
+  w.bool(1, error === undefined);
+  w.string(2, error);
+  if (call.method.endsWith("/Add")) {
+    w.string(3, hostName ?? textOf(call.fields[3]));
     w.string(4, mac ?? "02:00:00:00:00:41");
   }
   const message = w.finish();

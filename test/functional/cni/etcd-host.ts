@@ -1,10 +1,10 @@
-// An etcd inside a test's host, and the node-local service on it.
+// Starts etcd and the CNI service in a test host.
 import type { ChildProcess } from "node:child_process";
 import { join } from "node:path";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { type CniHost, collect, DIST, k8s, type PluginRun, type Pod } from "./cni-host.ts";
 
-export const ETCD_PORT = 2379; // of the test's own namespace
+export const ETCD_PORT = 2379; // in the test host's network namespace
 const ENDPOINT = `http://127.0.0.1:${ETCD_PORT}`;
 export const hasEtcd = Bun.which("etcd") !== null;
 if (!hasEtcd) console.log("CNI tests on etcd need etcd: skipped");

@@ -1,11 +1,10 @@
-// The node-local service on etcd: pods that come together share their writes, and an etcd that is silent or gone does not
-// make anybody wait beyond the deadline.
+// Tests the CNI service on etcd: with many concurrent pods, and with an etcd that does not respond.
 import { describe, expect, test } from "bun:test";
 import { canRun, CniHost } from "./cni-host.ts";
 import { cluster, hasEtcd } from "./etcd-host.ts";
 
 describe.skipIf(!canRun || !hasEtcd)("service on etcd", () => {
-  test("thirty pods at once, twice: each its own address, and nothing is left", async () => {
+  test("thirty concurrent pods, twice: each gets its own address, and DEL removes everything", async () => {
     await using host = await CniHost.create();
     const { call, left } = await cluster(host);
     const pods = Array.from({ length: 30 }, () => host.pod());
@@ -23,7 +22,7 @@ describe.skipIf(!canRun || !hasEtcd)("service on etcd", () => {
     }
   }, 120_000);
 
-  test("while etcd is silent ADD and DEL say so in time, all at once; afterwards nothing is left", async () => {
+  test("while etcd does not respond, concurrent ADD and DEL fail within the deadline; a later DEL removes everything", async () => {
     await using host = await CniHost.create();
     const { etcd, call, left } = await cluster(host);
     const pods = Array.from({ length: 5 }, () => host.pod());

@@ -1,4 +1,4 @@
-// Run inside a test's host, where its etcd listens: `seed` makes it a cluster of one node, `left` prints what pods hold.
+// Runs in a test host, where its etcd listens: `seed` stores a cluster with one node, `left` counts the objects of pods.
 import { chooseDatastore, configFromEnvironment, openDatastore } from "../../../src/datastore/index.ts";
 import { API_VERSION, type KindName, type Resource } from "../../../src/model/index.ts";
 

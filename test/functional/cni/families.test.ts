@@ -1,9 +1,9 @@
-// A pod that names its addresses may have other families than its network assigns: nothing is set for those it lacks, on
-// either side of its wire, though the wire is up before its addresses are there.
+// Tests pods whose annotation requests an address of another family than the network assigns. Nothing is configured for the
+// family that the pod does not have, in the pod or on the host.
 import { describe, expect, test } from "bun:test";
 import { canRun, CniHost, k8s } from "./cni-host.ts";
 
-/** An API server on the host that knows one pod, by whatever name. */
+/** Starts an API server on the host that returns the same pod for every name. */
 function apiWith(host: CniHost, annotations: Record<string, string>) {
   const answer = ({ url }: Request): Response =>
     Response.json({
@@ -16,17 +16,17 @@ function apiWith(host: CniHost, annotations: Record<string, string>) {
 }
 
 const cases = [
-  { name: "IPv4 alone where both are assigned", ip: "10.65.0.77", assign_ipv6: "true", lacks: 6 },
-  { name: "IPv6 alone where IPv4 is assigned", ip: "fd00:65::77", assign_ipv6: "false", lacks: 4 },
+  { name: "only IPv4, if the network assigns both", ip: "10.65.0.77", assign_ipv6: "true", lacks: 6 },
+  { name: "only IPv6, if the network assigns IPv4", ip: "fd00:65::77", assign_ipv6: "false", lacks: 4 },
 ] as const;
 
-describe.skipIf(!canRun)("a pod that names its addresses", () => {
+describe.skipIf(!canRun)("a pod with requested addresses has", () => {
   for (const { name, ip, assign_ipv6, lacks } of cases)
     test(`CI-027 ${name}`, async () => {
       await using host = await CniHost.create();
       using api = apiWith(host, { "cni.projectcalico.org/ipAddrs": JSON.stringify([ip]) });
       const pod = host.pod();
-      // As container runtimes leave it where they know of no IPv6.
+      // As set by container runtimes that do not use IPv6.
       pod.handle.run(() => Bun.spawnSync(["sysctl", "-qw", "net.ipv6.conf.all.disable_ipv6=1"]) as never);
       const conf = {
         policy: { type: "k8s", k8s_api_root: `http://127.0.0.1:${api.port}` },

@@ -1,10 +1,10 @@
-// Wires that a gRPC server makes. The server here is the test's own; the real plugin asks it on a Unix socket.
+// Tests ADD and DEL with a gRPC dataplane. The built plugin calls the test's gRPC server on a Unix socket.
 import { createServer as createTcpServer } from "node:net";
 import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
 import type { Resource } from "../../../src/model/index.ts";
 import { canRun, CniHost, k8s, type Pod, type PluginRun } from "./cni-host.ts";
-import { DataplaneServer, inside, mapOf, textOf } from "./dataplane-server.ts";
+import { DataplaneServer, messageFields, mapOf, textOf } from "./dataplane-server.ts";
 import { startService } from "./service.ts";
 
 interface Served {
@@ -22,13 +22,13 @@ async function withServer(run: (served: Served) => Promise<void>): Promise<void>
 const specs = async (host: CniHost) => [...(await host.all("WorkloadEndpoint")).values()].map((e: Resource) => e.spec);
 const held = async (host: CniHost) => [await host.allocations(), await host.handles(), await specs(host)];
 const NOTHING = [[], [], []];
-const methods = (server: DataplaneServer) => server.asked.map(({ method }) => method.replace("/cni.CniDataplane/", ""));
+const methods = (server: DataplaneServer) => server.calls.map(({ method }) => method.replace("/cni.CniDataplane/", ""));
 
 describe.skipIf(!canRun)("CI-041 the gRPC dataplane", () => {
-  test("is told all of the wire, and its answer is stored and printed", () =>
+  test("gets all properties of the interface, and its reply is stored and printed", () =>
     withServer(async ({ host, server, conf }) => {
       const pod = host.pod();
-      server.answer = () => ({ hostName: "tun7", mac: "02-00-00-00-00-AB" });
+      server.replyTo = () => ({ hostName: "tun7", mac: "02-00-00-00-00-AB" });
       const more = { container_settings: { allow_ip_forwarding: true } };
       const args = {
         args: { "org.apache.mesos": { network_info: { labels: { labels: [{ key: "a", value: "b" }] } } } },
@@ -40,20 +40,20 @@ describe.skipIf(!canRun)("CI-041 the gRPC dataplane", () => {
       expect(added.json).toMatchObject({
         interfaces: [{ name: "tun7" }, { name: "eth0", mac: "02:00:00:00:00:ab", mtu: 1400, sandbox: pod.netns }],
       });
-      expect(server.asked).toHaveLength(1);
-      const { method, fields } = server.asked[0]!;
+      expect(server.calls).toHaveLength(1);
+      const { method, fields } = server.calls[0]!;
       expect(method).toBe("/cni.CniDataplane/Add");
       expect([1, 2, 3].map((n) => textOf(fields[n]))).toEqual([
         "eth0",
         pod.netns,
         `cali${pod.containerId.slice(0, 11)}`,
       ]);
-      expect(inside(fields[4]?.[0])).toEqual({ 1: ["1"], 2: ["1400"] });
+      expect(messageFields(fields[4]?.[0])).toEqual({ 1: ["1"], 2: ["1400"] });
       const [address] = (added.json["ips"] as { address: string }[]).map((ip) => ip.address);
-      expect(address).toEndWith("/26"); // as its assigner gave it: what the pod has of it is the server's business
-      expect(fields[5]?.map((ip) => textOf(inside(ip)[1]))).toEqual([address!]);
+      expect(address).toEndWith("/26"); // with the prefix length of the block; the server decides which one the pod's address has
+      expect(fields[5]?.map((ip) => textOf(messageFields(ip)[1]))).toEqual([address!]);
       expect(fields[6]).toEqual(["0.0.0.0/0", "::/0"]);
-      const workload = inside(fields[7]?.[0]);
+      const workload = messageFields(fields[7]?.[0]);
       expect([1, 2, 5, 6, 7].map((n) => textOf(workload[n]))).toEqual([
         `n1-cni-${pod.containerId}-eth0`,
         ...["default", "eth0", "n1", "cni"],
@@ -61,94 +61,94 @@ describe.skipIf(!canRun)("CI-041 the gRPC dataplane", () => {
       expect(mapOf(workload[3])).toEqual({ a: "b" });
       const { dataplane_options: options } = conf as { dataplane_options: { socket: string } };
       expect(mapOf(fields[8])).toEqual({ type: "grpc", socket: options.socket, extra: "option" });
-      // Neither end of it is ours.
+      // The plugin has not created an interface itself.
       expect(host.workloadLinks()).toEqual([]);
 
       expect(await host.call("CHECK", pod, { conf: { ...conf, prevResult: added.json } })).toMatchObject({ code: 0 });
       expect(await host.call("STATUS", undefined, { conf })).toMatchObject({ code: 0 });
       expect(await host.del(pod, { conf })).toMatchObject({ code: 0, stdout: "" });
       expect(methods(server)).toEqual(["Add", "Del"]);
-      const deleted = server.asked[1]!.fields;
+      const deleted = server.calls[1]!.fields;
       expect([1, 2].map((n) => textOf(deleted[n]))).toEqual(["eth0", pod.netns]);
       expect(mapOf(deleted[3])).toMatchObject({ extra: "option" });
       expect(await held(host)).toEqual(NOTHING);
     }));
 
-  test("a pod's wire too, asked by the plugin itself though the service listens", () =>
+  test("is called by the plugin itself for a pod, even if the CNI service listens", () =>
     withServer(async ({ host, server, conf }) => {
       const socket = join(host.folder, "run/cni.sock");
       await startService(host, socket).ready;
       const pod = host.pod();
-      const asked = { conf: { ...conf, service_socket: socket }, ...k8s("shop", "web-1") };
-      const added = await host.add(pod, asked);
+      const options = { conf: { ...conf, service_socket: socket }, ...k8s("shop", "web-1") };
+      const added = await host.add(pod, options);
       expect(added).toMatchObject({ code: 0 });
-      const { fields } = server.asked[0]!;
-      const workload = inside(fields[7]?.[0]);
+      const { fields } = server.calls[0]!;
+      const workload = messageFields(fields[7]?.[0]);
       expect([1, 2, 7, 8].map((n) => textOf(workload[n]))).toEqual(["n1-k8s-web--1-eth0", "shop", "k8s", "web-1"]);
       const [host0] = added.json["interfaces"] as { name: string }[];
       expect(textOf(fields[3])).toBe(host0!.name);
       expect(await specs(host)).toMatchObject([{ interfaceName: host0!.name, mac: "02:00:00:00:00:41", pod: "web-1" }]);
-      expect(await host.del(pod, asked)).toMatchObject({ code: 0 });
+      expect(await host.del(pod, options)).toMatchObject({ code: 0 });
       expect(await held(host)).toEqual(NOTHING);
     }));
 
-  const failures: readonly [string, DataplaneServer["answer"], object, string[]][] = [
+  const failures: readonly [string, DataplaneServer["replyTo"], object, string[]][] = [
     [
-      "refuses",
-      () => ({ refusal: "no room für it" }),
+      "returns an error",
+      () => ({ error: "no room für it" }),
       { code: 999, msg: "grpc dataplane error: no room für it" },
       ["Add"],
     ],
     [
-      "breaks",
+      "returns an internal status",
       () => ({ status: 13, message: "it broke" }),
       { code: 999, msg: expect.stringContaining("it broke") },
       ["Add"],
     ],
     [
-      "is starting",
+      "is unavailable",
       () => ({ status: 14, message: "not yet" }),
       { code: 11, msg: expect.stringContaining("not yet") },
       ["Add"],
     ],
-    ["is silent", () => "nothing", { code: 11, msg: expect.stringContaining("no answer within 5 s") }, ["Add"]],
-    // What was made is unmade: nobody could store it.
+    ["does not reply", () => "no reply", { code: 11, msg: expect.stringContaining("no answer within 5 s") }, ["Add"]],
+    // The interface is deleted again, because the endpoint cannot be stored.
     [
-      "names no interface",
+      "returns an invalid interface name",
       () => ({ hostName: "../eth0" }),
       { code: 999, msg: expect.stringContaining("an invalid interface name") },
       ["Add", "Del"],
     ],
     [
-      "names no MAC",
+      "returns an invalid MAC address",
       () => ({ mac: "zz" }),
       { code: 999, msg: expect.stringContaining("an invalid MAC address") },
       ["Add", "Del"],
     ],
   ];
-  for (const [what, answer, reply, asked] of failures)
+  for (const [what, replyTo, output, expectedMethods] of failures)
     test(
-      `one that ${what} leaves no address and no endpoint`,
+      `if it ${what}, no address and no endpoint remain`,
       () =>
         withServer(async ({ host, server, conf }) => {
-          server.answer = answer;
-          for (const who of [{}, k8s("shop", "web-1")]) {
-            server.asked.length = 0;
-            expect(await host.add(host.pod(), { conf, ...who })).toMatchObject({ code: 1, json: reply });
+          server.replyTo = replyTo;
+          for (const args of [{}, k8s("shop", "web-1")]) {
+            server.calls.length = 0;
+            expect(await host.add(host.pod(), { conf, ...args })).toMatchObject({ code: 1, json: output });
             expect(await held(host)).toEqual(NOTHING);
-            expect(methods(server)).toEqual(asked);
+            expect(methods(server)).toEqual(expectedMethods);
           }
         }),
       30_000,
     );
 
-  test("an endpoint that cannot be stored takes its wire with it", () =>
+  test("if the endpoint cannot be stored, the interface is deleted", () =>
     withServer(async ({ host, server, conf }) => {
       const pod = host.pod();
       const name = `n1-cni-${pod.containerId}-eth0`;
       const taken = { node: "n1", orchestrator: "cni", containerID: "x", endpoint: "eth0", interfaceName: "calix" };
-      server.answer = async ({ method }) => {
-        // Another writes it meanwhile: ours is refused.
+      server.replyTo = async ({ method }) => {
+        // Another process creates the endpoint at this moment, so that the plugin's write is rejected.
         if (method.endsWith("Add"))
           await host.put("WorkloadEndpoint", name, { ...taken, ipNetworks: ["10.9.9.9/32"] }, "default");
         return {};
@@ -159,26 +159,26 @@ describe.skipIf(!canRun)("CI-041 the gRPC dataplane", () => {
       expect(await specs(host)).toMatchObject([{ interfaceName: "calix" }]);
     }));
 
-  test("a wire it does not give up keeps its address", () =>
+  test("if it rejects Del, the pod keeps its endpoint and address", () =>
     withServer(async ({ host, server, conf }) => {
       const pod = host.pod();
       expect(await host.add(pod, { conf })).toMatchObject({ code: 0 });
       const before = await held(host);
-      server.answer = () => ({ refusal: "not now" });
+      server.replyTo = () => ({ error: "not now" });
       expect(await host.del(pod, { conf })).toMatchObject({
         code: 1,
         json: { code: 999, msg: "grpc dataplane error: not now" },
       });
       expect(await held(host)).toEqual(before);
-      server.answer = () => ({});
+      server.replyTo = () => ({});
       expect(await host.del(pod, { conf, env: { CNI_NETNS: "" } })).toMatchObject({ code: 0 });
-      expect(textOf(server.asked.at(-1)!.fields[2])).toBe("");
+      expect(textOf(server.calls.at(-1)!.fields[2])).toBe("");
       expect(await held(host)).toEqual(NOTHING);
     }));
 
-  test("GC frees what a lost container held and leaves interfaces alone", () =>
+  test("GC removes endpoint and addresses of a stale container, and no interfaces", () =>
     withServer(async ({ host, server, conf }) => {
-      server.answer = () => ({ hostName: "uplink" }); // an interface of the host's own
+      server.replyTo = () => ({ hostName: "uplink" }); // an interface of the host itself
       const pod = host.pod();
       expect(await host.add(pod, { conf })).toMatchObject({ code: 0 });
       const gc = await host.call("GC", undefined, { conf: { ...conf, "cni.dev/valid-attachments": [] } });
@@ -187,11 +187,11 @@ describe.skipIf(!canRun)("CI-041 the gRPC dataplane", () => {
       expect(host.kernel.links.get("uplink")).toBeDefined();
     }));
 
-  const told = async (host: CniHost, pod: Pod, socket: unknown, conf = {}): Promise<PluginRun[]> => {
+  const runCommands = async (host: CniHost, pod: Pod, socket: unknown, conf = {}): Promise<PluginRun[]> => {
     const options = { conf: { cniVersion: "1.1.0", dataplane_options: { type: "grpc", socket }, ...conf } };
     return [await host.add(pod, options), await host.del(pod, options), await host.call("STATUS", undefined, options)];
   };
-  test("a server that is not there, or is none, is told with its socket", async () => {
+  test("if there is no gRPC server at the socket, the error names the socket", async () => {
     await using host = await CniHost.create();
     const socket = join(host.folder, "none.sock");
     for (const [where, text] of [
@@ -199,7 +199,7 @@ describe.skipIf(!canRun)("CI-041 the gRPC dataplane", () => {
       [socket, "ENOENT"],
       ["127.0.0.1:1", "ECONNREFUSED"],
     ] as const) {
-      const [add, del, status] = await told(host, host.pod(), where);
+      const [add, del, status] = await runCommands(host, host.pod(), where);
       const msg = expect.stringMatching(new RegExp(`the dataplane at .*${where}.*${text}`));
       expect(add).toMatchObject({ code: 1, json: { code: 11, msg } });
       expect(del).toMatchObject({ code: 1, json: { code: 11, msg } });
@@ -208,13 +208,13 @@ describe.skipIf(!canRun)("CI-041 the gRPC dataplane", () => {
     }
     const other = createTcpServer((connection) => connection.end("HTTP/1.1 400 Bad Request\r\n\r\n"));
     await new Promise<void>((resolve) => other.listen(socket, resolve));
-    const [add] = await told(host, host.pod(), `unix:${socket}`);
+    const [add] = await runCommands(host, host.pod(), `unix:${socket}`);
     expect(add).toMatchObject({ code: 1, json: { code: 11 } });
     expect(await held(host)).toEqual(NOTHING);
     other.close();
   });
 
-  test("one that cannot be is refused before a pod is given anything", async () => {
+  test("an invalid dataplane is rejected before a pod gets an address", async () => {
     await using host = await CniHost.create();
     const cases: readonly [object | string, string][] = [
       [{ type: "vpp" }, "invalid dataplane type: vpp"],
@@ -226,19 +226,19 @@ describe.skipIf(!canRun)("CI-041 the gRPC dataplane", () => {
       ["grpc", "dataplane_options: want an object"],
     ];
     for (const [dataplane_options, text] of cases) {
-      const asked = { conf: { dataplane_options }, ...k8s("shop", "web-1") };
+      const options = { conf: { dataplane_options }, ...k8s("shop", "web-1") };
       const pod = host.pod();
-      for (const run of [await host.add(pod, asked), await host.del(pod, asked)])
+      for (const run of [await host.add(pod, options), await host.del(pod, options)])
         expect(run).toMatchObject({ code: 1, json: { code: 999, msg: expect.stringContaining(text) } });
       expect(await held(host)).toEqual(NOTHING);
     }
-    // A container is refused when it has its addresses; its DEL says the same, and gives them back.
-    const refused = { conf: { dataplane_options: { type: "vpp" } } };
+    // A container is rejected after its addresses were assigned. DEL reports the same error and releases them.
+    const invalid = { conf: { dataplane_options: { type: "vpp" } } };
     const container = host.pod();
-    for (const run of [await host.add(container, refused), await host.del(container, refused)])
+    for (const run of [await host.add(container, invalid), await host.del(container, invalid)])
       expect(run).toMatchObject({ code: 1, json: { code: 999, msg: "invalid dataplane type: vpp" } });
     expect(await held(host)).toEqual(NOTHING);
-    // Options without a type change nothing.
+    // Options without a type have no effect.
     const pod = host.pod();
     expect(await host.add(pod, { conf: { dataplane_options: { colour: "red" } } })).toMatchObject({ code: 0 });
     expect(await host.del(pod, { conf: { dataplane_options: { colour: "red" } } })).toMatchObject({ code: 0 });

@@ -1,18 +1,17 @@
-// SIGKILL at every step of an ADD: after each message to the kernel's network, each write of the datastore and each
-// kernel setting, one after the other, until the plugin lives to the end. Then DEL, or GC with and without the container's
-// namespace, must leave nothing.
+// Kills ADD with SIGKILL at every step: after the first, second, … netlink message, datastore write or sysctl, until the plugin
+// completes. Each time DEL, or GC with or without the container's namespace, must remove everything.
 import { describe, expect, test } from "bun:test";
 import { canRun, CniHost, k8s } from "./cni-host.ts";
 
 const canTrace = canRun && Bun.which("strace") !== null;
 if (canRun && !canTrace) console.log("tests that kill at every step need strace: skipped");
 
-/** What changes something: netlink by our thread and by another, pages of the database, settings and the result. */
+/** System calls for netlink, for the datastore file, and for sysctls and the result. */
 const CALLS = ["sendto", "pwrite64", "write"];
-const MOST = 60;
+const MAX_CALLS = 60;
 
 async function expectClean(host: CniHost, step: string): Promise<void> {
-  // The kernel takes a dead namespace apart, and its half of a veth with it, in its own time.
+  // The kernel deletes a namespace, and its end of a veth pair, asynchronously.
   for (let tries = 0; tries < 200 && host.workloadLinks().length > 0; tries++) await Bun.sleep(50);
   const left = {
     links: host.workloadLinks(),
@@ -29,10 +28,10 @@ async function expectClean(host: CniHost, step: string): Promise<void> {
 
 describe.skipIf(!canTrace)("an ADD that is killed", () => {
   for (const name of CALLS)
-    test(`CI-039 after any ${name}: DEL or GC leave nothing`, async () => {
+    test(`CI-039 after any ${name}: DEL or GC removes everything`, async () => {
       await using host = await CniHost.create();
       let count = 1;
-      for (; count <= MOST; count++) {
+      for (; count <= MAX_CALLS; count++) {
         const step = `${name} ${count}`;
         const pod = host.pod(`kill${name}${count}`);
         const who = count % 3 === 0 ? k8s("ns1", `p${count}`) : {};
@@ -40,7 +39,7 @@ describe.skipIf(!canTrace)("an ADD that is killed", () => {
         if (add.code === 0) break;
         expect([step, add.stdout.includes('"code"') ? add.stdout : ""]).toEqual([step, ""]); // killed, not failed
         if (count % 2 === 0) {
-          // The runtime knows no container any more; it may have taken the namespace away or not.
+          // The runtime has no containers any more; it may or may not have deleted the namespace.
           if (count % 4 === 0) pod[Symbol.dispose]();
           const conf = { cniVersion: "1.1.0", "cni.dev/valid-attachments": [] };
           expect(await host.call("GC", undefined, { conf })).toMatchObject({ code: 0 });
@@ -48,14 +47,14 @@ describe.skipIf(!canTrace)("an ADD that is killed", () => {
         await expectClean(host, step);
       }
       expect(count).toBeGreaterThan(3);
-      expect(count).toBeLessThan(MOST);
+      expect(count).toBeLessThan(MAX_CALLS);
     }, 180_000);
 
   for (const name of CALLS)
-    test(`after any ${name}, and is asked for again, has its wire and one address`, async () => {
+    test(`after any ${name}, and repeated, has its interface and one address`, async () => {
       await using host = await CniHost.create();
       let count = 1;
-      for (; count <= MOST; count++) {
+      for (; count <= MAX_CALLS; count++) {
         const step = `${name} ${count}`;
         const pod = host.pod(`again${name}${count}`);
         const who = count % 2 === 0 ? k8s("ns1", `p${count}`) : {};
@@ -70,6 +69,6 @@ describe.skipIf(!canTrace)("an ADD that is killed", () => {
         await expectClean(host, step);
       }
       expect(count).toBeGreaterThan(3);
-      expect(count).toBeLessThan(MOST);
+      expect(count).toBeLessThan(MAX_CALLS);
     }, 180_000);
 });

@@ -1,11 +1,11 @@
-// ADD next to a running Felix: the plugin waits for the status file that Felix writes for the new endpoint.
+// Tests ADD while Felix is running: the plugin waits for the status file that Felix writes for the new endpoint.
 import { existsSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { type CallOptions, canRun, CniHost, collect, DIST, k8s } from "./cni-host.ts";
 
-/** The plugin gives up after this time. A wait for a file that Felix does not write lasts at least as long. */
+/** The plugin's timeout. If Felix did not write the file, ADD would take at least as long. */
 const TIMEOUT_SECONDS = 30;
 
 async function startFelix(host: CniHost): Promise<void> {

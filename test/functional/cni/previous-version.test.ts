@@ -1,4 +1,4 @@
-// The plugin and the CNI service of an earlier version together with those of this version, as during an upgrade.
+// Tests the plugin and the CNI service of an earlier version together with those of this version, as during an upgrade.
 // PREVIOUS_CALICO is the folder with the executables of the earlier version (its `dist/`).
 import { spawn } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";

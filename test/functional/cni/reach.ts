@@ -1,4 +1,4 @@
-// Real packets between pods.
+// Sends packets between pods.
 import { PacketProber } from "../../../src/kernel/index.ts";
 import { parseAddress } from "../../../src/lib/ip/ip.ts";
 import type { Pod } from "./cni-host.ts";
@@ -10,7 +10,7 @@ export function openProber(pods: readonly Pod[]) {
   const target = (pod: Pod) => ({ namespace: pod.handle.fd, name: pod.namespace });
   for (const pod of pods) prober.listen(target(pod), "tcp", PORT);
   return {
-    /** `<address> reached` for each address that answered from that very pod. */
+    /** Returns `<address> reached` for each address at which `to` replied. */
     async reach(from: Pod, to: Pod, addresses: readonly string[], port = PORT): Promise<string[]> {
       const requests = addresses.map((address) => ({
         from: target(from),
@@ -20,8 +20,8 @@ export function openProber(pods: readonly Pod[]) {
       }));
       const outcomes = await prober.probe(requests, { timeoutMs: 3000 });
       return outcomes.map((outcome, i) => {
-        const isRight = outcome.result === "reached" && outcome.by === to.namespace;
-        return `${addresses[i]} ${isRight ? "reached" : JSON.stringify(outcome)}`;
+        const isReached = outcome.result === "reached" && outcome.by === to.namespace;
+        return `${addresses[i]} ${isReached ? "reached" : JSON.stringify(outcome)}`;
       });
     },
     [Symbol.dispose]: () => prober[Symbol.dispose](),

@@ -1,4 +1,4 @@
-// A second ADD for a pod's container without a DEL in between, as a runtime may call it after it has lost the first result.
+// Tests a second ADD for a pod's container without a DEL in between. A runtime may do that after it has lost the first result.
 import { join } from "node:path";
 import { describe, expect, test } from "bun:test";
 import { canRun, CniHost, k8s, type PluginRun } from "./cni-host.ts";
@@ -11,7 +11,7 @@ const addressesOf = ({ json }: PluginRun): string[] =>
 const cases = [
   { name: "one family", conf: {}, args: "" },
   { name: "both families", conf: DUAL, args: "" },
-  { name: "an address by name", conf: {}, args: ";IP=10.65.0.20" },
+  { name: "a requested address", conf: {}, args: ";IP=10.65.0.20" },
 ];
 
 describe.skipIf(!canRun)("a repeated ADD of a pod's container", () => {
@@ -36,7 +36,7 @@ describe.skipIf(!canRun)("a repeated ADD of a pod's container", () => {
         expect([host.workloadLinks(), await host.allocations(), await host.handles()]).toEqual([[], [], []]);
       });
 
-  test("that fails because the pool is full keeps the address of the first, and DEL releases it", async () => {
+  test("that fails because the pool is exhausted keeps the address of the first, and DEL releases it", async () => {
     await using host = await CniHost.create();
     await host.put("IPPool", "p4", { cidr: "10.65.0.0/32", blockSize: 32 });
     const pod = host.pod();

@@ -1,5 +1,5 @@
-// Two workloads whose names give the same name of the host interface. The author of a pod can compute such a pod name. The
-// workload that starts second gets an interface with another name, and its own policy.
+// Tests two workloads whose names result in the same name of the host interface. The author of a pod can find such a pod name.
+// The workload that starts second gets an interface with another name, and its own policy.
 import { describe, expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { podInterfaceName } from "../../../src/model/kubernetes/pod.ts";

@@ -1,4 +1,4 @@
-// The plugin with a CNI service and without one: both ways give the same result.
+// Compares the plugin's results with and without a CNI service: they must be equal.
 import { spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, symlinkSync } from "node:fs";
@@ -11,7 +11,7 @@ import { type CallOptions, canRun, CniHost, DIST, type PluginRun } from "./cni-h
 import { startService } from "./service.ts";
 
 describe.skipIf(!canRun)("service client", () => {
-  /** Without what differs from pod to pod. */
+  /** Removes what differs between pods. */
   const comparable = ({ code, stdout }: PluginRun): unknown => ({
     code,
     stdout: stdout
@@ -20,19 +20,19 @@ describe.skipIf(!canRun)("service client", () => {
       .replaceAll(/cnit-[0-9a-f]+-\d+/g, "NETNS"),
   });
 
-  test("every command, and every kind of bad input, has the same answer", async () => {
+  test("every command, and every kind of invalid input, has the same result", async () => {
     await using host = await CniHost.create();
     const socket = join(host.folder, "run/cni.sock"); // where the service usually is
     await startService(host, socket).ready;
     const ways: [name: string, conf: Record<string, unknown>][] = [
-      // Only the service knows the datastore: nothing succeeds without it.
+      // Without the path of the datastore, only the service can succeed.
       ["service", { cniVersion: "1.1.0", service_socket: undefined, sqlite_path: undefined }],
       ["plugin alone", { cniVersion: "1.1.0" }],
     ];
-    const answers = new Map<string, Map<string, unknown>>();
+    const results = new Map<string, Map<string, unknown>>();
     for (const [name, conf] of ways) {
       const got = new Map<string, unknown>();
-      answers.set(name, got);
+      results.set(name, got);
       const pod = host.pod("cid1");
       const run = async (
         what: string,
@@ -71,22 +71,22 @@ describe.skipIf(!canRun)("service client", () => {
       await run("DEL of it", "DEL");
       await run("another kind of device", "ADD", { conf: { device_type: "x" } });
       const ipam = { type: "host-local", subnet: "10.70.0.0/24", dataDir: `${host.folder}/hl` };
-      await run("a program of the host gives the address", "ADD", { conf: { ipam, sqlite_path: host.sqlitePath } });
+      await run("a program of the host assigns the address", "ADD", { conf: { ipam, sqlite_path: host.sqlitePath } });
       await run("DEL of that", "DEL", { conf: { ipam, sqlite_path: host.sqlitePath } });
       await run("an unknown command", "FOO");
     }
-    expect(Object.fromEntries(answers.get("service")!)).toEqual(Object.fromEntries(answers.get("plugin alone")!));
+    expect(Object.fromEntries(results.get("service")!)).toEqual(Object.fromEntries(results.get("plugin alone")!));
     expect([host.workloadLinks(), await host.allocations()]).toEqual([[], []]);
   }, 120_000);
 
   const INPUTS: Readonly<Record<string, string | Uint8Array>> = {
-    "nothing on standard input": "",
-    "no JSON": "garbage",
-    "JSON cut short": '{"name":"net1","cniVersion":"1.0.0","type":',
+    "empty standard input": "",
+    "invalid JSON": "garbage",
+    "incomplete JSON": '{"name":"net1","cniVersion":"1.0.0","type":',
     "a list": "[]",
     null: "null",
     "random bytes": Uint8Array.from({ length: 5000 }, (_, i) => (i * 7919) & 255),
-    "a megabyte of nothing": " ".repeat(1 << 20),
+    "a megabyte of spaces": " ".repeat(1 << 20),
     "an unknown version": '{"name":"net1","cniVersion":"9.9.9","type":"calico"}',
     "no name": '{"cniVersion":"1.0.0","type":"calico"}',
   };
@@ -95,16 +95,16 @@ describe.skipIf(!canRun)("service client", () => {
       CNI_ARGS: 'IgnoreUnknown=1;X="a\\b";Y=a\nb\tc;Z=größer 网络',
     },
     "no container": { CNI_CONTAINERID: "" },
-    "a strange container": { CNI_CONTAINERID: 'a"b' },
+    "an invalid container ID": { CNI_CONTAINERID: 'a"b' },
     "a long interface": { CNI_IFNAME: "x".repeat(16) },
-    "a namespace that is not there": { CNI_NETNS: "/run/netns/none" },
-    "a namespace that is none": { CNI_NETNS: "/etc/passwd" },
+    "a namespace that does not exist": { CNI_NETNS: "/run/netns/none" },
+    "a file that is not a namespace": { CNI_NETNS: "/etc/passwd" },
     "an environment of 100 KB": Object.fromEntries(Array.from({ length: 100 }, (_, i) => [`X${i}`, "y".repeat(1000)])),
     "arguments of 100 KB": { CNI_ARGS: `IgnoreUnknown=1;X=${"y".repeat(100_000)}` },
-    "a prefix of its own": { FELIX_INTERFACEPREFIX: "tap" },
+    "another interface prefix": { FELIX_INTERFACEPREFIX: "tap" },
   };
 
-  test("without a service, or if it declines or is somebody else's, the plugin does the work; if it breaks, it reports code 11", async () => {
+  test("without a service, or if it declines or has another user, the plugin does the work; if it breaks, it reports code 11", async () => {
     await using host = await CniHost.create();
     await using fake = await FakeService.start();
     const foreign = join(host.folder, "foreign.sock");
@@ -145,7 +145,7 @@ describe.skipIf(!canRun)("service client", () => {
     await once(other, "close");
   }, 60_000);
 
-  test("a namespace that is there and cannot be opened is not taken for one that is gone with its wire", async () => {
+  test("a namespace that exists but cannot be opened is not treated as deleted", async () => {
     await using host = await CniHost.create();
     const socket = join(host.folder, "run/cni.sock");
     await startService(host, socket).ready;
@@ -165,7 +165,7 @@ describe.skipIf(!canRun)("service client", () => {
     expect([host.workloadLinks(), await host.allocations()]).toEqual([[], []]);
   }, 60_000);
 
-  test("other roles start as ever, whatever the environment and the name", () => {
+  test("other programs start normally, with any environment", () => {
     const large = Object.fromEntries(Array.from({ length: 200 }, (_, i) => [`V${i}`, "=".repeat(i * 10)]));
     const environments = [
       {},

@@ -1,4 +1,4 @@
-// The node-local service: the same results as the plugin alone, and the plugin goes on without it.
+// Tests the CNI service: it returns the same results as the plugin alone, and the plugin works without it.
 import { Database } from "bun:sqlite";
 import { once } from "node:events";
 import { availableParallelism } from "node:os";
@@ -16,7 +16,7 @@ describe.skipIf(!canRun)("service", () => {
     await service.ready;
     expect(statSync(socket).mode & 0o777).toBe(0o600);
     const conf = { service_socket: socket, ipam: { type: "calico-ipam", assign_ipv4: "true", assign_ipv6: "true" } };
-    // The plugin itself could not: the file that is used where none is named is empty, and only the service knows another.
+    // Without the path of the datastore, only the service can succeed.
     const served = { ...conf, sqlite_path: undefined };
     const pod = host.pod("cid1");
     const added = await host.add(pod, { conf: served });
@@ -35,7 +35,7 @@ describe.skipIf(!canRun)("service", () => {
     expect(await host.allocations()).toEqual([]);
   });
 
-  test("a configuration of any length and alphabet arrives whole, and what is no JSON is the plugin's to refuse", async () => {
+  test("a long configuration in any alphabet is received completely, and the plugin rejects invalid JSON", async () => {
     await using host = await CniHost.create();
     const socket = join(host.folder, "run/cni.sock");
     const service = startService(host, socket);
@@ -50,7 +50,7 @@ describe.skipIf(!canRun)("service", () => {
     expect(await host.allocations()).toEqual([]);
   });
 
-  test("thirty pods at once get thirty addresses and wires, and give them back", async () => {
+  test("thirty concurrent pods get thirty addresses and interfaces, and DEL removes them", async () => {
     await using host = await CniHost.create();
     const socket = join(host.folder, "run/cni.sock");
     await startService(host, socket).ready;
@@ -76,19 +76,19 @@ describe.skipIf(!canRun)("service", () => {
       const conf = { service_socket: socket };
       // Each removal blocks one thread for some milliseconds. How many removals overlap depends on the kernel, so several
       // rounds may be necessary until a third thread is needed. Without removals the pool has one thread per CPU.
-      const mostThreads = Math.max(2, availableParallelism());
+      const cpuThreads = Math.max(2, availableParallelism());
       let threads = 0;
-      for (let round = 0; threads <= mostThreads && round < 20; round++) {
+      for (let round = 0; threads <= cpuThreads && round < 20; round++) {
         const pods = Array.from({ length: 20 }, () => host.pod());
         for (const pod of pods) expect(await host.add(pod, { conf })).toMatchObject({ code: 0 });
         for (const pod of pods) expect(await host.del(pod, { conf })).toMatchObject({ code: 0 });
         threads = poolThreads(service.child.pid!);
       }
-      expect(threads).toBeGreaterThan(mostThreads);
+      expect(threads).toBeGreaterThan(cpuThreads);
     },
   );
 
-  test("while another process holds the datastore ADD and DEL say so in time, all at once; afterwards nothing is left", async () => {
+  test("while another process locks the datastore, concurrent ADD and DEL fail within the deadline; a later DEL removes everything", async () => {
     await using host = await CniHost.create();
     const socket = join(host.folder, "run/cni.sock");
     await startService(host, socket).ready;
@@ -111,7 +111,7 @@ describe.skipIf(!canRun)("service", () => {
     expect([host.workloadLinks(), await host.allocations(), await host.handles()]).toEqual([[], [], []]);
   });
 
-  test("what the service cannot do the plugin does: host programs, another datastore, a dead service", async () => {
+  test("the plugin does the work itself for host programs, another datastore and a killed service", async () => {
     await using host = await CniHost.create();
     const socket = join(host.folder, "run/cni.sock");
     const service = startService(host, socket);
@@ -133,7 +133,7 @@ describe.skipIf(!canRun)("service", () => {
     expect(await host.handles()).toEqual([]);
   });
 
-  test("a service that is killed in the middle leaves nothing that a DEL does not find", async () => {
+  test("if the service is killed during ADD, DEL removes everything", async () => {
     await using host = await CniHost.create();
     const socket = join(host.folder, "run/cni.sock");
     for (let ms = 4; ms <= 20; ms += 4) {
@@ -150,7 +150,7 @@ describe.skipIf(!canRun)("service", () => {
     }
   }, 60_000);
 
-  test("a service that SIGTERM ends replies to every request that was sent to it", async () => {
+  test("after SIGTERM the service replies to every request that was sent to it", async () => {
     await using host = await CniHost.create();
     const socket = join(host.folder, "run/cni.sock");
     for (let ms = 2; ms <= 32; ms += 6) {
@@ -188,13 +188,13 @@ describe.skipIf(!canRun)("service", () => {
     expect(new Set(namespaces)).toEqual(new Set([readlinkSync(`/proc/${pid}/ns/net`)]));
   }, 60_000);
 
-  test("a second service does not push the first aside; SIGTERM removes the socket", async () => {
+  test("a second service does not replace the first; SIGTERM removes the socket", async () => {
     await using host = await CniHost.create();
     const socket = join(host.folder, "run/cni.sock");
     const first = startService(host, socket);
     await first.ready;
     const second = startService(host, socket);
-    second.ready.catch(() => {}); // it never is
+    second.ready.catch(() => {}); // it is never ready
     const [code] = (await once(second.child, "close")) as [number];
     expect(code).not.toBe(0);
     expect((await host.add(host.pod(), { conf: { service_socket: socket } })).code).toBe(0);

@@ -1,10 +1,10 @@
-// The node-local service as a process of a test's host.
+// Starts the CNI service as a process in a test host.
 import { join } from "node:path";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { type CniHost, DIST } from "./cni-host.ts";
 
 /**
- * @param under the program that starts it, if another shall
+ * @param under a command that starts the service, such as strace
  * @param dist folder of the executables, if not those of this checkout
  */
 export function startService(host: CniHost, socket: string, under: readonly string[] = [], dist = DIST) {

@@ -1,6 +1,6 @@
-// The plugin and a CNI service that is stopped (SIGSTOP) or killed while it has the plugin's request. The plugin waits for
-// the reply or reports "try again later" (code 11) when the connection breaks. It never repeats the request elsewhere,
-// because the service may still finish it.
+// Tests a CNI service that is stopped (SIGSTOP) or killed while it has the plugin's request. The plugin waits for the reply, or
+// reports "try again later" (code 11) when the connection breaks. It never does the work itself, because the service may
+// still complete the request.
 import { Database } from "bun:sqlite";
 import { once } from "node:events";
 import { readdirSync, readFileSync } from "node:fs";
@@ -10,7 +10,7 @@ import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { canRun, CniHost, collect, k8s, type Pod, type PluginRun } from "./cni-host.ts";
 import { startService } from "./service.ts";
 
-/** Longer than any time limit of the plugin for a silent service (4 s for STATUS). */
+/** Longer than every time limit of the plugin for a service that does not respond (4 s for STATUS). */
 const STOPPED_MS = 9000;
 const STATUS_LIMIT_MS = 12_000;
 
@@ -25,12 +25,12 @@ async function serve(host: CniHost, under: readonly string[] = []): Promise<Serv
   const socket = join(host.folder, "run/cni.sock");
   const service = startService(host, socket, under);
   await service.ready;
-  // Only the service knows the datastore, so a plugin that does the work itself fails with another error.
+  // Without the path of the datastore, a plugin that does the work itself fails with another error.
   const conf = { cniVersion: "1.1.0", service_socket: socket, sqlite_path: undefined, datastore_timeout_seconds: 60 };
   return { host, service, conf };
 }
 
-/** A service that the kernel stops when it enters a pod's namespace for the first time, that is in the middle of an ADD. */
+/** A service that strace stops when it enters a pod's namespace for the first time, in the middle of an ADD. */
 class ServiceStoppedInAdd implements Disposable {
   private constructor(
     readonly served: Served,
@@ -44,7 +44,7 @@ class ServiceStoppedInAdd implements Disposable {
     return new ServiceStoppedInAdd(served, Number(readFileSync(`/proc/${tracer}/task/${tracer}/children`, "utf8")));
   }
 
-  /** All threads: strace stops a single one for every system call. */
+  /** Waits until all threads are stopped: strace stops single threads at every system call. */
   async untilStopped(): Promise<void> {
     const folder = `/proc/${this.pid}/task`;
     const isStopped = (thread: string) => /\) [tT] /.test(readFileSync(join(folder, thread, "stat"), "utf8"));
@@ -53,14 +53,14 @@ class ServiceStoppedInAdd implements Disposable {
   continue(): void {
     process.kill(this.pid, "SIGCONT");
   }
-  /** The host ends strace, which leaves the process that it traces alone. */
+  /** The test host kills only strace, not the traced process. */
   [Symbol.dispose](): void {
     process.kill(this.pid, "SIGKILL");
   }
 }
 
-/** How many connections the service has not accepted yet. */
-async function waiting(host: CniHost): Promise<number> {
+/** Returns the number of connections that the service has not accepted yet. */
+async function countWaiting(host: CniHost): Promise<number> {
   const listeners = await collect(host.start("ss", ["-xlH"]));
   return Number(/^\S+\s+LISTEN\s+(\d+)\s.*cni\.sock/m.exec(listeners.stdout)?.[1]);
 }
@@ -82,19 +82,19 @@ const callsFor = (host: CniHost) =>
 async function expectAttached(host: CniHost, pods: readonly Pod[], runs: readonly PluginRun[]): Promise<void> {
   for (const run of runs) expect(run).toMatchObject({ code: 0 });
   expect(host.workloadLinks()).toHaveLength(pods.length);
-  const holders = (await host.allocations()).map((text) => text.split(" ")[1] ?? "");
-  expect(holders.toSorted()).toEqual(pods.map((pod) => `net1.${pod.containerId}`).toSorted());
+  const handleIds = (await host.allocations()).map((text) => text.split(" ")[1] ?? "");
+  expect(handleIds.toSorted()).toEqual(pods.map((pod) => `net1.${pod.containerId}`).toSorted());
 }
 
 describe.skipIf(!canRun)("a stopped CNI service", () => {
-  test("is waited for: it does every request once when it continues", async () => {
+  test("handles every waiting request once when it continues", async () => {
     await using host = await CniHost.create();
     const { service, conf } = await serve(host);
     service.child.kill("SIGSTOP");
     const calls = callsFor(host);
     const adding = calls.map(({ pod, who }) => host.add(pod, { conf, ...who }));
-    await eventually(async () => (await waiting(host)) === calls.length);
-    await Bun.sleep(STOPPED_MS); // what is tested is that nothing happens for so long
+    await eventually(async () => (await countWaiting(host)) === calls.length);
+    await Bun.sleep(STOPPED_MS); // the plugins must still be waiting after this time
     service.child.kill("SIGCONT");
     await expectAttached(
       host,
@@ -106,7 +106,7 @@ describe.skipIf(!canRun)("a stopped CNI service", () => {
     expect(await stateOf(host)).toEqual(NOTHING);
   }, 60_000);
 
-  test("that was stopped in the middle of an ADD gives each pod one address", async () => {
+  test("that was stopped in the middle of an ADD assigns one address to each pod", async () => {
     await using host = await CniHost.create();
     using stopped = await ServiceStoppedInAdd.start(host);
     const { conf } = stopped.served;
@@ -134,7 +134,7 @@ describe.skipIf(!canRun)("a stopped CNI service", () => {
       killer.abort();
       expect((await first).code).toBeNull();
       const second = host.add(pod, { conf, ...who });
-      await eventually(async () => (await waiting(host)) === 1);
+      await eventually(async () => (await countWaiting(host)) === 1);
       stopped.continue();
       const added = await second;
       await expectAttached(host, [pod], [added]);
@@ -170,7 +170,7 @@ describe.skipIf(!canRun)("a stopped CNI service", () => {
       callsFor(host).map((call) => ({ command, ...call })),
     );
     const running = calls.map(({ command, pod, who }) => host.call(command, pod, { conf: own, ...who }));
-    await eventually(async () => (await waiting(host)) === calls.length);
+    await eventually(async () => (await countWaiting(host)) === calls.length);
     service.child.kill("SIGKILL");
     await once(service.child, "close");
     for (const run of await Promise.all(running))
@@ -183,7 +183,7 @@ describe.skipIf(!canRun)("a stopped CNI service", () => {
         },
       });
     expect(await stateOf(host)).toEqual(NOTHING);
-    // The socket is still there, and nobody listens.
+    // The socket file still exists, and no process listens.
     for (const { command, pod, who } of calls)
       if (command === "ADD") expect(await host.add(pod, { conf: own, ...who })).toMatchObject({ code: 0 });
   }, 60_000);

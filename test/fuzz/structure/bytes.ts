@@ -1,5 +1,5 @@
-// Mutations that need no knowledge of the format: flipped bits, numbers at limits, parts removed, repeated or taken from
-// another input, corrupted length fields.
+// Mutates bytes of any format: flips bits, sets numbers to limits, removes or repeats parts, inserts parts of another input, and
+// corrupts length fields.
 import type { Random } from "../random.ts";
 import { MOST_INPUT_BYTES, type MutationContext, type Structure } from "./structure.ts";
 
@@ -58,13 +58,13 @@ const LIMITS: readonly [bigint, ...bigint[]] = [
   2n ** 63n - 1n,
 ];
 
-/** A number of 1 to 8 bytes, in either byte order. */
+/** Returns a number of 1 to 8 bytes, in either byte order. */
 function setNumber(input: Uint8Array, { random }: MutationContext): Uint8Array {
   const size = random.pick([1, 2, 4, 8]);
   return writeNumber(input, random.below(input.length), size, random.pick(LIMITS), random.oneIn(2));
 }
 
-/** Finds a number that may be a length, because it does not exceed what follows it, and makes it wrong. */
+/** Finds a number that may be a length, because it does not exceed the length of what follows, and changes it. */
 function corruptLength(input: Uint8Array, { random }: MutationContext): Uint8Array {
   const view = new DataView(input.buffer, input.byteOffset, input.byteLength);
   for (let attempt = 0; attempt < 20; attempt++) {
@@ -115,7 +115,7 @@ function duplicate(input: Uint8Array, { random }: MutationContext): Uint8Array {
   return insertAt(input, random.below(input.length + 1), input.slice(start, end));
 }
 
-/** A part many times over; seldom so often that only a parser with linear cost is fast. */
+/** Repeats a part many times; rarely so often that only a parser with linear cost is fast. */
 function repeat(input: Uint8Array, { random }: MutationContext): Uint8Array {
   const [start, end] = range(input, random, 64);
   const part = input.slice(start, end);

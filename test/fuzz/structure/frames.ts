@@ -1,7 +1,7 @@
-// A stream of frames: length (4 bytes, big endian, of what follows), type (1 byte), payload.
+// Mutates a stream of frames: length of the rest (4 bytes, big endian), type (1 byte), payload.
 import { tree, type TreeNode } from "./tree.ts";
 
-/** Changes the frames behind a fixed preface. */
+/** Changes the frames after a fixed preface. */
 export const frames = (preface: Uint8Array) =>
   tree({
     tags: 12,

@@ -1,10 +1,10 @@
-// Mutations of JSON values: other types, limits, missing and foreign fields, deep nesting. The input may have lines of
-// other text before or between; then one line is changed.
+// Mutates JSON values: other types, limits, missing and unknown fields, deep nesting. The input may contain lines of other text;
+// then one line is changed.
 import type { Random } from "../random.ts";
 import { MOST_INPUT_BYTES, type MutationContext, type Structure } from "./structure.ts";
 import { NUMBERS, text } from "./text.ts";
 
-/** Changes one value of a JSON document. One change in six is one of text. */
+/** Changes one value of a JSON document. One change in six is a mutation of text. */
 export const json: Structure = (input, context) => {
   if (context.random.oneIn(6)) return text(input, context);
   const source = Buffer.from(input).toString("utf8");
@@ -19,7 +19,7 @@ function mutateLine(source: string, context: MutationContext): string | undefine
     const mutated = mutateJson(lines[at] ?? "", context);
     if (mutated !== undefined) return lines.with(at, mutated).join("\n");
   }
-  // A path or a name on the first line, and a document of several lines behind it.
+  // A path or a name on the first line, followed by a document of several lines.
   const [first, ...rest] = lines;
   const mutated = mutateJson(rest.join("\n"), context);
   return mutated === undefined ? undefined : `${first}\n${mutated}`;
@@ -31,7 +31,7 @@ function mutateJson(source: string, context: MutationContext): string | undefine
   const holder = { root };
   const { random } = context;
   const place = pickPlace(holder, random);
-  // More copies would be cut off again, after minutes for a deep value.
+  // More copies would be truncated, and for a deep value that would take minutes.
   mutatePlace(place, context, Math.ceil(MOST_INPUT_BYTES / source.length));
   return JSON.stringify(holder.root);
 }
@@ -115,7 +115,7 @@ function otherValue(random: Random): unknown {
   }
 }
 
-/** Text within the value is changed as text; JSON within text is changed as JSON. */
+/** Strings are changed as text; strings that contain JSON are changed as JSON. */
 function changedText(value: unknown, context: MutationContext): unknown {
   if (typeof value !== "string") return typeof value === "number" ? value + context.random.below(5) - 2 : value;
   if (/^[[{]/.test(value) && !context.random.oneIn(3)) return mutateJson(value, context) ?? value;

@@ -1,4 +1,4 @@
-// Netlink messages as trees of attributes. https://docs.kernel.org/userspace-api/netlink/intro.html
+// Mutates netlink messages as trees of attributes. https://docs.kernel.org/userspace-api/netlink/intro.html
 import type { Structure } from "./structure.ts";
 import { tree, type TreeNode } from "./tree.ts";
 
@@ -48,7 +48,7 @@ function encodeNode({ tag, kind, payload }: TreeNode): Uint8Array {
   return padded(attribute);
 }
 
-/** Attributes that fill the bytes exactly. Without the flag, only payloads that look like attributes are nests. */
+/** Parses attributes that fill the bytes exactly. Without NLA_F_NESTED, only payloads that look like attributes are nests. */
 function parseAttributes(input: Uint8Array, depth = 0): TreeNode[] | undefined {
   const nodes: TreeNode[] = [];
   const view = new DataView(input.buffer, input.byteOffset, input.byteLength);

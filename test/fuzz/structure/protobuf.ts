@@ -1,4 +1,4 @@
-// Protobuf messages as trees of fields. https://protobuf.dev/programming-guides/encoding/
+// Mutates protobuf messages as trees of fields. https://protobuf.dev/programming-guides/encoding/
 import { tree, type TreeNode } from "./tree.ts";
 
 const BYTES = 2;

@@ -1,5 +1,5 @@
-// What a mutator gets and returns. A structure knows the format of an input well enough to change it and keep most of it
-// valid: plain changes of bytes are rejected by the first check of a parser and reach nothing behind it.
+// Declares mutators. A structure-aware mutator keeps most of an input valid; plain changes of bytes would be rejected by the
+// first check of a parser and would not test the code after it.
 import type { Random } from "../random.ts";
 
 export interface MutationContext {
@@ -12,5 +12,5 @@ export interface MutationContext {
 /** Returns a changed copy of the input. */
 export type Structure = (input: Uint8Array, context: MutationContext) => Uint8Array;
 
-/** Larger inputs are cut. */
+/** Larger inputs are truncated. */
 export const MOST_INPUT_BYTES = 256 * 1024;

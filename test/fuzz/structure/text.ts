@@ -1,12 +1,12 @@
-// Mutations of text: words of the format, numbers at limits, deep nesting, lines moved, unusual characters.
+// Mutates text: inserts words of the format, sets numbers to limits, nests deeply, moves lines, inserts unusual characters.
 import type { Random } from "../random.ts";
 import { bytes } from "./bytes.ts";
 import { MOST_INPUT_BYTES, type MutationContext, type Structure } from "./structure.ts";
 
-/** Changes text. One change in four is one of bytes. */
+/** Changes text. One change in four is a mutation of bytes. */
 export const text: Structure = (input, context) => {
   if (context.random.oneIn(4) || input.length === 0) return bytes(input, context);
-  // One character per byte, so that invalid UTF-8 stays as it is.
+  // One character per byte, so that invalid UTF-8 is preserved.
   const mutated = context.random.pick(MUTATIONS)(Buffer.from(input).toString("latin1"), context);
   return new Uint8Array(Buffer.from(mutated.slice(0, MOST_INPUT_BYTES), "latin1"));
 };
@@ -29,7 +29,7 @@ const MUTATIONS: readonly [TextMutation, ...TextMutation[]] = [
   nest,
 ];
 
-/** As UTF-8, one character per byte. */
+/** Encodes text as UTF-8, with one character per byte. */
 const latin = (character: string): string => Buffer.from(character).toString("latin1");
 
 const CHARACTERS: readonly [string, ...string[]] = [
@@ -143,7 +143,7 @@ function removePunctuation(input: string, { random }: MutationContext): string {
   return mark === undefined ? input : replaced(input, mark, random.oneIn(2) ? "" : mark[0] + mark[0]);
 }
 
-/** Puts the whole text, or nothing, inside many brackets. */
+/** Encloses the whole text, or an empty text, in many brackets. */
 function nest(input: string, { random }: MutationContext): string {
   const [open, close] = random.pick(NESTS);
   const depth = random.oneIn(8) ? random.pick([1000, 20_000]) : 1 + random.below(12);
@@ -153,7 +153,7 @@ function nest(input: string, { random }: MutationContext): string {
   return inner === "" ? input.slice(0, at) + nested + input.slice(at) : nested;
 }
 
-/** One of the first thousand matches: searching all of a long text would take most of the time. */
+/** Returns one of the first thousand matches, because searching a whole long text would take too much time. */
 function pickMatch(input: string, pattern: RegExp, random: Random): RegExpExecArray | undefined {
   const start = input.length > 4096 ? random.below(input.length - 2048) : 0;
   const found: RegExpExecArray[] = [];

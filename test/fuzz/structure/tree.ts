@@ -1,13 +1,12 @@
-// Mutations of messages that consist of tagged fields with lengths, such as netlink attributes, protobuf fields and
-// length-prefixed frames. Fields are changed as a tree and written again with correct lengths, so that a parser
-// reaches the changed field.
+// Mutates messages that consist of tagged fields with lengths, such as netlink attributes, protobuf fields and length-prefixed
+// frames. Fields are changed as a tree and encoded again with correct lengths, so that a parser reaches the changed field.
 import { bytes } from "./bytes.ts";
 import { json } from "./json.ts";
 import type { MutationContext, Structure } from "./structure.ts";
 
 export interface TreeNode {
   tag: number;
-  /** Of formats that have several kinds of values. */
+  /** Used by formats that have several kinds of values. */
   kind: number;
   payload: Uint8Array | TreeNode[];
 }
@@ -20,7 +19,7 @@ export interface TreeCodec {
   readonly tags: number;
 }
 
-/** Changes the fields of a message. One change in five is one of bytes. */
+/** Changes the fields of a message. One change in five is a mutation of bytes. */
 export const tree =
   (codec: TreeCodec): Structure =>
   (input, context) => {

@@ -1,4 +1,4 @@
-// What a container runtime, another CNI plugin, or the CNI service's client and server send.
+// Targets for bytes from a container runtime, another CNI plugin, or the CNI service's client and server.
 import { parsePodOptions, withAnnotations } from "../../../src/cni/request/annotations.ts";
 import { CniError } from "../../../src/cni/error.ts";
 import { parseNetConf } from "../../../src/cni/request/net-conf.ts";
@@ -47,7 +47,7 @@ function readRequest(input: Uint8Array): boolean {
     }
     return true;
   } catch (error) {
-    // Only where the secret is the value of a field for secrets, and nowhere else.
+    // Checked only if the secret is the value of a field for secrets, and of no other field.
     const everywhere = content.split(SECRET).length - 1;
     const inSecrets = content.split(new RegExp(`"k8s_auth_token"\\s*:\\s*"?${SECRET}`)).length - 1;
     if (error instanceof Error && everywhere === inSecrets)
@@ -61,7 +61,7 @@ function readResult(input: Uint8Array): boolean {
   try {
     document = JSON.parse(textOf(input));
   } catch {
-    return false; // who calls parses the JSON
+    return false; // not JSON: the caller rejects it before this parser
   }
   const result = parseResult(document);
   for (const { address } of result.ips)
@@ -75,7 +75,7 @@ function readResult(input: Uint8Array): boolean {
   return true;
 }
 
-/** The client's side of a reply. */
+/** The client's parser of a reply. */
 function readReply(input: Uint8Array): boolean {
   const reply = parseReply(input);
   if (reply === undefined || reply === "broken") return false;
@@ -94,11 +94,11 @@ function readAnnotations(input: Uint8Array): boolean {
   }
   const pod = new JsonReader(document).map("pod") ?? {};
   const namespace = new JsonReader(document).map("namespace") ?? {};
-  const wishes = parsePodOptions(pod);
-  for (const list of [wishes.ipAddrs, wishes.ipAddrsNoIpam])
+  const options = parsePodOptions(pod);
+  for (const list of [options.ipAddrs, options.ipAddrsNoIpam])
     require((list?.length ?? 1) <= 2, "one address per family");
-  if (wishes.hwAddr !== undefined)
-    require(/^([0-9a-f]{2}:){5}[0-9a-f]{2}$/.test(wishes.hwAddr), `MAC ${wishes.hwAddr}`);
+  if (options.hwAddr !== undefined)
+    require(/^([0-9a-f]{2}:){5}[0-9a-f]{2}$/.test(options.hwAddr), `MAC ${options.hwAddr}`);
   const settings = { type: "calico-ipam", assignIpv4: true, assignIpv6: false, ipv4Pools: [], ipv6Pools: [] };
   const ipam = withAnnotations(settings, pod, namespace);
   require(ipam.ipv4Pools.every((pool) => typeof pool === "string"), "pools are texts");

@@ -1,4 +1,4 @@
-// Files and settings: kubeconfig, CalicoAPIConfig, Felix's settings, and what calicoctl reads.
+// Targets for files and settings: kubeconfig, CalicoAPIConfig, Felix's settings, and input of calicoctl.
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -67,7 +67,7 @@ function readKubeconfig(input: Uint8Array): boolean {
       (exec === undefined || exec.command !== ""), "a server, and a command if there is a plugin");
     return true;
   } catch (error) {
-    // Other errors name contexts, clusters and users, whatever their names are.
+    // Other errors may quote the secret as the name of a context, cluster or user.
     if (error instanceof Error && error.message.includes("is not valid YAML"))
       require(!error.message.includes(SECRET), `the error shows a secret: ${error.message}`);
     throw error;
@@ -94,7 +94,7 @@ function convert(input: Uint8Array): boolean {
   return true;
 }
 
-const surroundings = { exists: () => true, findExecutable: (name: string) => `/usr/bin/${name}` };
+const hostFiles = { exists: () => true, findExecutable: (name: string) => `/usr/bin/${name}` };
 
 /** Lines of NAME=value, as environment and as a configuration file. */
 function readSettings(input: Uint8Array): boolean {
@@ -104,7 +104,7 @@ function readSettings(input: Uint8Array): boolean {
     const equals = line.indexOf("=");
     if (equals > 0) env[`FELIX_${line.slice(0, equals)}`] = line.slice(equals + 1);
   }
-  const engine = new ConfigEngine(surroundings, { hostname: "node" });
+  const engine = new ConfigEngine(hostFiles, { hostname: "node" });
   engine.update({ "environment variable": environmentLayer(env) });
   engine.update({ "environment variable": {}, "config file": parseConfigFile(content) });
   for (const value of Object.values(env)) {

@@ -1,4 +1,4 @@
-// What etcd, the API server and the configuration of the datastore send to us.
+// Targets for bytes from etcd and the API server, and for the configuration of the datastore.
 import { AUTHENTICATE, decodeWatchResponse, LEASE_GRANT, RANGE, TXN } from "../../../src/datastore/etcd/messages.ts";
 import { ProtoError } from "../../../src/lib/encoding/protobuf.ts";
 import { protobuf } from "../structure/protobuf.ts";

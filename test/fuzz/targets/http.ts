@@ -1,4 +1,4 @@
-// HTTP: requests to our health and metrics pages, and answers of the API server to our client; gRPC streams of etcd.
+// Targets for HTTP: requests to the health and metrics servers, replies of the API server, and gRPC streams of etcd.
 import { EventEmitter } from "node:events";
 import type { ClientHttp2Session } from "node:http2";
 import { type AddressInfo, connect, createServer } from "node:net";
@@ -14,7 +14,7 @@ import { json } from "../structure/json.ts";
 import { text } from "../structure/text.ts";
 import { type FuzzTarget, require, textOf } from "../target.ts";
 
-/** Most time for one exchange: an incomplete request or answer waits for more. */
+/** Time limit for one exchange: the receiver of an incomplete request or reply waits for more. */
 const EXCHANGE_MS = 50;
 
 let pages: Promise<PageServer> | undefined;
@@ -32,7 +32,7 @@ async function requestPage(input: Uint8Array): Promise<boolean> {
   return answer.startsWith("HTTP/1.1 200 ");
 }
 
-/** Sends the bytes; resolves with what came back when the server closes, or when the time is over. */
+/** Sends the bytes. Resolves with the reply when the server closes the connection, or at the time limit. */
 function exchange(port: number, input: Uint8Array, limitMs = EXCHANGE_MS): Promise<string> {
   return new Promise((resolve) => {
     const chunks: Buffer[] = [];
@@ -49,13 +49,13 @@ function exchange(port: number, input: Uint8Array, limitMs = EXCHANGE_MS): Promi
   });
 }
 
-/** The time of an exchange is over. */
+/** The time limit of an exchange has expired. */
 class Stopped extends Error {}
 
 let api: Promise<KubeApi> | undefined;
 let answer: Uint8Array = new Uint8Array(0);
 
-/** An API server that sends the input as its answer, byte for byte, and closes. */
+/** Starts an API server that sends the input as its reply, unchanged, and closes the connection. */
 async function openApi(): Promise<KubeApi> {
   const server = createServer((socket) => {
     socket.on("error", () => {});
@@ -72,7 +72,7 @@ async function openApi(): Promise<KubeApi> {
   return new KubeApi(access, { timeoutMs: EXCHANGE_MS, watchIdleMs: EXCHANGE_MS, qps: 1e9, burst: 1e9 });
 }
 
-/** The first line selects the request, the rest is the answer. */
+/** The first line selects the request, the rest is the reply. */
 async function requestApi(input: Uint8Array): Promise<boolean> {
   const client = await (api ??= openApi());
   const line = input.indexOf(10);
@@ -109,7 +109,7 @@ class FakeStream extends EventEmitter {
   end(): void {}
 }
 
-/** The input in chunks of the size that its first byte gives. */
+/** Splits the input into chunks; its first byte gives their size. */
 function readGrpc(input: Uint8Array): boolean {
   const stream = new FakeStream();
   const session = { request: () => stream } as unknown as ClientHttp2Session;

@@ -1,4 +1,4 @@
-// All targets by group. A fuzzing process loads the group of its own target only.
+// Lists all targets by group. A fuzzing process loads only the group of its target.
 import type { FuzzTarget } from "../target.ts";
 
 interface Group {
@@ -46,7 +46,7 @@ const GROUPS: readonly Group[] = [
 export const TARGETS: readonly string[] = GROUPS.flatMap(({ names }) => names);
 
 export async function loadTarget(name: string): Promise<FuzzTarget> {
-  // The targets with known faults, by which the driver is tested.
+  // Targets with known faults, for the driver's test.
   const group = GROUPS.find(({ names }) => names.includes(name))?.load ?? (() => import("../testing/toy-targets.ts"));
   const target = (await group()).targets[name];
   if (target === undefined) throw new Error(`there is no fuzz target ${name}`);

@@ -1,7 +1,7 @@
-// Answers of the kernel over netlink, and packets that pods send to the host.
+// Targets for netlink replies of the kernel, and for packets that pods send to the host.
 //
-// A parser may reject a message with a NetlinkError. What it accepts must be what its types promise: addresses and
-// prefixes in canonical text, numbers within the bounds of the format.
+// A parser may reject a message with a NetlinkError. Accepted values must be valid for their types: addresses and prefixes in
+// canonical text, numbers within the bounds of the format.
 import { isGratuitous } from "../../../src/kernel/route/gratuitous-arp.ts";
 import { parseInterfaceAddress } from "../../../src/kernel/route/addresses.ts";
 import { parseFlow } from "../../../src/kernel/netfilter/conntrack.ts";
@@ -33,7 +33,7 @@ import { netlink } from "../structure/netlink.ts";
 import { text } from "../structure/text.ts";
 import { type FuzzTarget, require, requireEqual, textOf } from "../target.ts";
 
-/** Calls back for every message. @returns whether there was one that `parse` accepted */
+/** Calls `parse` for every message. @returns true if `parse` accepted at least one */
 function eachMessage(input: Uint8Array, parse: (message: NetlinkMessage) => unknown): boolean {
   const copy = new Uint8Array(input);
   let isAccepted = false;
@@ -47,7 +47,7 @@ function requireAddress(text: string | undefined, what: string): void {
   if (text === undefined) return;
   const parsed = tryParseAddress(text);
   require(parsed !== undefined, `${what}: ${text} is not an address`);
-  // An IPv4-mapped address has two texts: that of the kernel's 16 bytes, and the IPv4 address.
+  // An IPv4-mapped address has two text forms: that of the kernel's 16 bytes, and the IPv4 address.
   require(parsed === text || text.startsWith("::ffff:"), `${what}: ${text} is not canonical`);
 }
 

@@ -1,4 +1,4 @@
-// Text and JSON that users and owners of namespaces write: selectors, addresses, resources in etcd or Kubernetes.
+// Targets for text and JSON from users and owners of namespaces: selectors, addresses, resources in etcd or Kubernetes.
 import { isIP } from "node:net";
 import { Collections } from "../../../src/datastore/kubernetes/collections.ts";
 import type { KubeObject } from "../../../src/datastore/kubernetes/api-client.ts";
@@ -119,14 +119,14 @@ const isDeep = (content: string): boolean => content.split(/[[{]/).length > 1000
 function readLossless(input: Uint8Array): boolean {
   const content = textOf(input);
   const value = parseLosslessJson(content);
-  if (isDeep(content)) return true; // JSON.stringify uses the stack for each level
-  // Compared as text: JSON has neither -0 nor Infinity, which 1e400 is in memory.
+  if (isDeep(content)) return true; // JSON.stringify would overflow the stack
+  // Compared as text, because JSON has neither -0 nor Infinity (the parsed value of 1e400).
   const written = stringifyLosslessJson(value);
   requireEqual(stringifyLosslessJson(parseLosslessJson(written)), written, "JSON written and parsed again");
   return true;
 }
 
-/** As the syncers of Felix, confd and the tunnel allocator use them. */
+/** The same processors as in the syncers of Felix, confd and the tunnel allocator. */
 const PROCESSORS: Readonly<Partial<Record<KindName, readonly UpdateProcessor[]>>> = {
   ClusterInformation: [clusterInformationProcessor],
   FelixConfiguration: [felixConfigProcessor()],
@@ -223,7 +223,7 @@ function readKubernetes(input: Uint8Array): boolean {
     const stored = collection.decode(object);
     if (stored === undefined) continue;
     isAccepted = true;
-    // The server requires a namespace where the kind has one.
+    // The API server requires a namespace for namespaced kinds.
     if (stored.key.type === "resource" && stored.key.namespace !== "") processUpdate(stored.key, stored.value);
   }
   return isAccepted;
@@ -343,7 +343,7 @@ export const targets: Readonly<Record<string, FuzzTarget>> = {
     about: "pods, nodes, policies and custom resources of the API server; what syncers make of them",
     structure: json,
     dictionary: RESOURCE_WORDS,
-    // Whoever decodes catches every error and reports the object as unreadable.
+    // The caller of the decoder catches every error and reports the object as unreadable.
     rejections: [AnyValueError, UnreadableValue, WorkloadNameError],
     run: readKubernetes,
   },

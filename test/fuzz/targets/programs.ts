@@ -1,4 +1,4 @@
-// What other programs on the node, or Typha and its clients, send to us.
+// Targets for bytes from other programs on the node, and from Typha and its clients.
 import { EventEmitter } from "node:events";
 import type { Socket } from "node:net";
 import { parseReplyLine, type ReplyLine } from "../../../src/bgp/bird/control.ts";
@@ -71,7 +71,7 @@ const timings = {
   newClientGraceMs: HOUR_MS,
 };
 
-/** A socket that keeps nothing of what is written to it. */
+/** A socket that discards what is written to it. */
 class FakeSocket extends EventEmitter {
   readonly writableLength = 0;
   readonly writableNeedDrain = false;
@@ -100,7 +100,7 @@ async function serveTypha(input: Uint8Array): Promise<boolean> {
     serverVersion: "fuzz",
     maxRecords: 100,
   });
-  // In two chunks, as the network may cut it.
+  // In two chunks, as the network may split it.
   const half = input.length >> 1;
   for (const chunk of [input.subarray(0, half), input.subarray(half)]) socket.emit("data", Buffer.from(chunk));
   await Promise.resolve();
@@ -110,7 +110,7 @@ async function serveTypha(input: Uint8Array): Promise<boolean> {
   return isAccepted;
 }
 
-/** What a client does with the frames of its server. */
+/** Handles the frames of a server as a client does. */
 function readTypha(input: Uint8Array): boolean {
   const reader = new FrameReader({ maxFrame: MAX_SERVER_FRAME, allowCompressed: true });
   reader.push(Buffer.from(input));
@@ -131,8 +131,8 @@ function checkRecords(payload: Buffer): void {
   const { updates, paths } = decodeRecords(payload);
   require(updates.length === paths.length, "a path for each update");
   const stored = updates.filter(({ key, value }) => isStoredKey(key) && value !== undefined);
-  if (payload.toString().split(/[[{]/).length > 1000) return; // too deep to be written: such a value counts as gone
-  // Compared as text: JSON has neither -0 nor Infinity, and empty maps are not written.
+  if (payload.toString().split(/[[{]/).length > 1000) return; // too deep to be encoded: such a value is treated as deleted
+  // Compared as text, because JSON has neither -0 nor Infinity, and empty maps are not encoded.
   const written = encodeRecords(stored.map(textUpdate)).toString();
   const again = decodeRecords(Buffer.from(written)).updates;
   requireEqual(encodeRecords(again.map(textUpdate)).toString(), written, "records written and read again");

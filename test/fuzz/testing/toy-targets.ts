@@ -1,11 +1,11 @@
-// Targets with known faults, by which the driver's test shows that each kind of fault is found.
+// Defines targets with known faults. The driver's test checks that each kind of fault is found.
 import { bytes } from "../structure/bytes.ts";
 import { text } from "../structure/text.ts";
 import { type FuzzTarget, requireEqual, textOf } from "../target.ts";
 
 class NotANumber extends Error {}
 
-/** Reads a number; an empty line gives another error than the promised one. */
+/** Parses a number. An empty line causes another error than the declared one. */
 function parseNumber(input: string): number {
   if (input.includes("\n\n")) throw new TypeError("an empty line");
   if (!/^\d+\n?$/.test(input)) throw new NotANumber(`${JSON.stringify(input)} is not a number`);
