@@ -19,7 +19,7 @@ export interface IpamContext {
   readonly identity: EndpointIdentity;
   readonly store: Datastore;
   readonly ipam: Ipam;
-  /** Aborts at the request's deadline. Undefined on Kubernetes, where each call has its own time limit. */
+  /** Aborts at the request's deadline. Undefined for GC, which has none. */
   readonly signal: AbortSignal | undefined;
   /** Shared by all requests of this process. */
   readonly mutex: KeyedMutex;
