@@ -36,7 +36,7 @@ export interface ErrorReply {
 }
 
 /**
- * Converts an error. If the datastore does not respond, the runtime is asked to try again; other errors are internal. The
+ * Converts an error. If the datastore does not respond, the code is TRY_AGAIN_LATER, for other errors INTERNAL. The
  * error is recognised by name, not by class, because loading the datastore module here would delay every start.
  */
 export function asCniError(error: unknown): CniError {

@@ -22,15 +22,15 @@ for (const seed of SEEDS)
   test(`CI-050 32 hosts compete for 16 blocks: each gets an address, and every block has one owner (seed ${seed})`, async () => {
     const c = await cluster("10.0.0.0/26");
     const schedule = new Schedule(seed);
-    const given: string[] = [];
+    const assigned: string[] = [];
     await schedule.run(
       hosts.map((host) => async () => {
         const ipam = c.client(schedule.connect(c.store));
         const request = { version: 4, count: 1, host, handleId: host, use: "Workload" } as const;
-        given.push(...(await ipam.autoAssign(request)).addresses);
+        assigned.push(...(await ipam.autoAssign(request)).addresses);
       }),
     );
-    expect(new Set(given).size).toBe(32);
+    expect(new Set(assigned).size).toBe(32);
     expect(Object.values(c.affinities())).toEqual(Array(16).fill("confirmed"));
     for (const [name] of Object.entries(c.affinities())) {
       const [host = "", cidr = ""] = name.split(" ");
@@ -43,15 +43,15 @@ for (const seed of SEEDS)
   test(`four processes of one host assign concurrently: four addresses, at most two blocks (seed ${seed})`, async () => {
     const c = await cluster("10.0.0.0/24");
     const schedule = new Schedule(seed);
-    const given: string[] = [];
+    const assigned: string[] = [];
     await schedule.run(
       [0, 1, 2, 3].map((n) => async () => {
         const ipam = c.client(schedule.connect(c.store));
         const request = { version: 4, count: 1, host: "host-0", handleId: `h${n}`, use: "Workload" } as const;
-        given.push(...(await ipam.autoAssign(request)).addresses);
+        assigned.push(...(await ipam.autoAssign(request)).addresses);
       }),
     );
-    expect(new Set(given).size).toBe(4);
+    expect(new Set(assigned).size).toBe(4);
     expect(Object.keys(c.blocks()).length).toBeLessThanOrEqual(2);
     expect(new Set(Object.values(c.affinities()))).toEqual(new Set(["confirmed"]));
   });

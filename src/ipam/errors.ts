@@ -194,8 +194,8 @@ export class BadRequest extends IpamError {
 }
 
 /** One of the caller's extra writes conflicted with another process; no address was assigned. */
-export class ExtraWritesRefused extends Error {
-  override readonly name = "ExtraWritesRefused";
+export class ExtraWritesConflict extends Error {
+  override readonly name = "ExtraWritesConflict";
   constructor() {
     super("an entry that belongs to the addresses was changed by another process");
   }

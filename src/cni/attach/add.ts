@@ -5,7 +5,7 @@
 // On etcd and SQLite the endpoint is stored in the same transaction as its addresses, before the interface is created; its MAC
 // is chosen before. In addition, the CNI service assumes that a workload without an interface is new, and reads its endpoint
 // only if that transaction is rejected.
-import { type ExtraWrites, ExtraWritesRefused } from "../../ipam/index.ts";
+import { type ExtraWrites, ExtraWritesConflict } from "../../ipam/index.ts";
 import { allInOrder } from "../../lib/all-in-order.ts";
 import { cidrAddress, type Cidr, type IpNetwork } from "../../lib/ip/ip.ts";
 import { assignWorkloadAddresses } from "../ipam/workload-addresses.ts";
@@ -41,7 +41,7 @@ export async function add(requestContext: CniContext): Promise<CniResult> {
       return await addOnce(context, mtu, attempt === 1);
     } catch (error) {
       // The workload has an endpoint, or another process changed it. Nothing was assigned: start again and read it.
-      if (!(error instanceof ExtraWritesRefused) || attempt === ATTEMPTS) throw error;
+      if (!(error instanceof ExtraWritesConflict) || attempt === ATTEMPTS) throw error;
     }
 }
 
@@ -61,8 +61,8 @@ async function addOnce(context: CniContext, mtu: number, mayAssumeNew: boolean):
     const mac = workload.mac ?? (canStoreEarly(context) ? randomMac() : undefined);
     const isStoredEarly = canStoreEarly(context) && existing === undefined && isProfileStored;
     const createEndpoint: ExtraWrites = (addresses) => {
-      const made = { hostName, mac: mac ?? "", networks: addresses.map(singleAddress) };
-      return [{ op: "create", entry: endpointEntry(store, workload.draft(made), undefined, context.now()) }];
+      const planned = { hostName, mac: mac ?? "", networks: addresses.map(singleAddress) };
+      return [{ op: "create", entry: endpointEntry(store, workload.draft(planned), undefined, context.now()) }];
     };
     const assigned = await assignWorkloadAddresses(
       context,

@@ -83,9 +83,9 @@ function interfacePairRequest(context: CniContext, plan: AttachPlan, netns: Netw
  */
 export function resultFor(
   { request, conf }: CniContext,
-  made: Omit<AttachedInterface, "networks"> & { readonly mtu: number; readonly assigned: CniResult },
+  attached: Omit<AttachedInterface, "networks"> & { readonly mtu: number; readonly assigned: CniResult },
 ): CniResult {
-  const { hostName, mac, mtu, assigned } = made;
+  const { hostName, mac, mtu, assigned } = attached;
   // A gRPC dataplane decides itself which prefix lengths the pod's addresses have.
   const ips = assigned.ips.map(({ address }) => ({
     address: usesGrpcDataplane(conf) ? address : hostNetwork(address),

@@ -67,9 +67,9 @@ class Bench implements AsyncDisposable {
       get: (target, name: keyof Datastore) => {
         const member: unknown = target[name];
         if (typeof member !== "function") return member;
-        return (...given: unknown[]) => {
+        return (...args: unknown[]) => {
           this.calls.push(name);
-          return member.apply(target, given);
+          return member.apply(target, args);
         };
       },
     });

@@ -23,8 +23,8 @@ const annotated = (annotations: Record<string, string>) =>
   pod({
     annotations: Object.fromEntries(Object.entries(annotations).map(([k, v]) => [`cni.projectcalico.org/${k}`, v])),
   });
-const facts = (given: KubernetesPod, namespace: Record<string, string> = {}) =>
-  podFacts(identity, given, { metadata: { name: "ns1", annotations: namespace } }, settings);
+const facts = (kubernetesPod: KubernetesPod, namespace: Record<string, string> = {}) =>
+  podFacts(identity, kubernetesPod, { metadata: { name: "ns1", annotations: namespace } }, settings);
 
 test("CI-016 the name of the host's interface depends on the pod, or on the container", () => {
   expect(hostInterfaceName(identity, "cali")).toBe("cali1579d706c00");
@@ -54,7 +54,7 @@ test("CI-015 with both pod arguments the endpoint is identified by pod, otherwis
 });
 
 test("CI-024 labels, profiles, service account, generateName and ports are read from the pod", () => {
-  const given = pod(
+  const kubernetesPod = pod(
     { labels: { app: "a" }, generateName: "p-" },
     {
       serviceAccountName: "sa1",
@@ -65,7 +65,7 @@ test("CI-024 labels, profiles, service account, generateName and ports are read 
       initContainers: [{ ports: [{ name: "init", containerPort: 9 }] }],
     },
   );
-  expect(facts(given)).toMatchObject({
+  expect(facts(kubernetesPod)).toMatchObject({
     labels: {
       app: "a",
       "projectcalico.org/namespace": "ns1",
@@ -101,9 +101,9 @@ test("CI-025 for pools, the pod's annotation overrides its namespace's, which ov
 
 test("CI-025 pool annotations are ignored for other IPAM plugins", () => {
   const wrong = { "cni.projectcalico.org/ipv4pools": "nonsense", "cni.projectcalico.org/ipFamilies": "[1]" };
-  const given = pod({ annotations: wrong });
+  const kubernetesPod = pod({ annotations: wrong });
   const ofType = (type: string) =>
-    podFacts(identity, given, { metadata: { name: "ns1", annotations: wrong } }, { ...settings, type });
+    podFacts(identity, kubernetesPod, { metadata: { name: "ns1", annotations: wrong } }, { ...settings, type });
   expect(ofType("host-local").ipam).toEqual({ ...settings, type: "host-local" });
   expect(() => ofType("calico-ipam")).toThrow("ipFamilies");
 });

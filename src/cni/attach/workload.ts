@@ -31,7 +31,7 @@ export interface Workload {
   readonly routes: readonly Cidr[];
   /** Sent to a gRPC dataplane. */
   readonly description: Pick<GrpcWorkload, "labels" | "annotations" | "ports">;
-  readonly draft: (made: AttachedInterface) => EndpointDraft;
+  readonly draft: (attached: AttachedInterface) => EndpointDraft;
 }
 
 /** Mesos sets the namespace of a container in its labels. */
@@ -70,7 +70,7 @@ async function readPodWorkload(context: CniContext): Promise<Workload> {
     ipAddrsNoIpam: facts?.options.ipAddrsNoIpam,
     routes,
     description: { labels: facts?.labels ?? {}, annotations: facts?.annotations ?? {}, ports: facts?.ports ?? [] },
-    draft: (made) => podDraft(context, facts, made),
+    draft: (attached) => podDraft(context, facts, attached),
   };
 }
 
@@ -83,9 +83,9 @@ async function readPod({ conf, identity, kubernetes }: CniContext): Promise<PodF
   return podFacts(identity, pod, namespace, conf.ipam);
 }
 
-function podDraft(context: CniContext, facts: PodFacts | undefined, made: AttachedInterface): EndpointDraft {
+function podDraft(context: CniContext, facts: PodFacts | undefined, attached: AttachedInterface): EndpointDraft {
   const { conf, identity } = context;
-  const ipNATs = floatingAddresses(context, facts, made.networks);
+  const ipNATs = floatingAddresses(context, facts, attached.networks);
   const allowSpoofed = facts?.options.allowedSourcePrefixes;
   return {
     identity,
@@ -93,11 +93,11 @@ function podDraft(context: CniContext, facts: PodFacts | undefined, made: Attach
     generateName: facts?.generateName,
     spec: {
       ...(facts?.serviceAccountName === undefined ? {} : { serviceAccountName: facts.serviceAccountName }),
-      ipNetworks: made.networks.map(cidrText),
+      ipNetworks: attached.networks.map(cidrText),
       ...(ipNATs.length === 0 ? {} : { ipNATs }),
       profiles: facts?.profiles ?? [conf.name],
-      interfaceName: made.hostName,
-      mac: made.mac,
+      interfaceName: attached.hostName,
+      mac: attached.mac,
       ...(facts === undefined || facts.ports.length === 0 ? {} : { ports: facts.ports }),
       ...(allowSpoofed === undefined ? {} : { allowSpoofedSourcePrefixes: allowSpoofed }),
     } as WorkloadEndpoint["spec"],

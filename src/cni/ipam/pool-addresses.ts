@@ -233,11 +233,11 @@ async function resolvePools(context: IpamContext, request: IpamRequest, version:
 
 /** @param names each the CIDR or the name of a pool */
 async function findPools(context: IpamContext, names: readonly string[]): Promise<readonly Cidr[]> {
-  const given = names.map((name) => (name.includes("/") ? tryParseCidr(name) : undefined));
-  if (!given.includes(undefined)) return given.flatMap((cidr) => cidr ?? []);
+  const parsed = names.map((name) => (name.includes("/") ? tryParseCidr(name) : undefined));
+  if (!parsed.includes(undefined)) return parsed.flatMap((cidr) => cidr ?? []);
   const { items } = await context.store.list({ type: "resource", kind: "IPPool" }, callOptions(context));
   return names.map((name, i) => {
-    const cidr = given[i];
+    const cidr = parsed[i];
     if (cidr !== undefined) return cidr;
     const pool = items.find((item) => item.key.name === name);
     const found = pool === undefined ? undefined : readPool(pool.value, ignoreUnreadable)?.cidr;

@@ -51,8 +51,8 @@ onBothDatastores("an address records its owners", async (bench) => {
 });
 
 onBothDatastores("during a migration both pods have the address, and the target has no route", async (bench) => {
-  const wanted = { pod: a, ...both };
-  const source = await bench.add(wanted);
+  const request = { pod: a, ...both };
+  const source = await bench.add(request);
   expect(source).toMatchObject({ routes: [{}, {}] });
   expect(source.isMigrating).toBeUndefined();
   bench.pod(b, { migration: "move-1" });

@@ -65,9 +65,11 @@ async function assignMissing(
   context: IpamContext,
   request: IpamRequest,
   machine: Machine,
-  given: { readonly held: readonly OwnedAddress[]; readonly assign: (part: IpamRequest) => Promise<Assigned> },
+  {
+    held,
+    assign,
+  }: { readonly held: readonly OwnedAddress[]; readonly assign: (part: IpamRequest) => Promise<Assigned> },
 ): Promise<Assigned> {
-  const { held, assign } = given;
   if (held.length === 0) return assign(request);
   const { ip, settings } = request;
   if (ip !== undefined) {

@@ -20,7 +20,7 @@ const conf = (config: object) => parseNetConf({ name: "n", ...config });
 
 test("CI-009 the node name is nodename, or the file's content, or hostname, or the kernel's host name", () => {
   const nodename_file = file("nodename", "from-file");
-  expect(nodeName(conf({ nodename: "said", nodename_file, hostname: "old" }))).toBe("said");
+  expect(nodeName(conf({ nodename: "configured", nodename_file, hostname: "old" }))).toBe("configured");
   expect(nodeName(conf({ nodename_file, hostname: "old" }))).toBe("from-file");
   expect(nodeName(conf({ nodename_file: file("absent"), hostname: "old" }))).toBe("old");
   expect(nodeName(conf({ nodename_file: file("absent") }))).toMatch(/^\S+$/);

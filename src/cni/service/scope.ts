@@ -15,7 +15,7 @@ export interface Candidate {
   readonly pid: number | undefined;
 }
 /** Returns why the service declines a request; undefined if it handles the request. */
-export type Scope = (asked: Candidate) => string | undefined;
+export type Scope = (candidate: Candidate) => string | undefined;
 
 /** Declines requests that use programs or sockets of the host: in the agent's container they have other paths or are missing. */
 export function declineForAllServices({ request, conf }: Omit<Candidate, "pid">): string | undefined {

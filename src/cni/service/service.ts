@@ -73,10 +73,10 @@ export function startCniService(options: CniServiceOptions): AsyncDisposable {
   };
   const server = new RequestServer({
     path: options.path ?? SERVICE_SOCKET,
-    onRequest: (request) => answer(shared, request),
+    onRequest: (request) => handleRequest(shared, request),
     onFailure: (error) => options.log.error("the CNI service failed", { error }),
   });
-  const warming = warmUp(answerWarmUp).catch((error: unknown) =>
+  const warming = warmUp(handleWarmUpRequest).catch((error: unknown) =>
     options.log.debug("could not warm up the CNI service", { error: describeError(error) }),
   );
   return {
@@ -89,7 +89,7 @@ export function startCniService(options: CniServiceOptions): AsyncDisposable {
 }
 
 /** Handles a request of `warm-up.ts`: it is not logged, and shares nothing with other requests. */
-export async function answerWarmUp(store: Datastore, request: ReceivedRequest): Promise<string> {
+export async function handleWarmUpRequest(store: Datastore, request: ReceivedRequest): Promise<string> {
   const log = silentLogger;
   await using caches = new NodeCaches({ store, log }, undefined);
   const own = {
@@ -98,7 +98,7 @@ export async function answerWarmUp(store: Datastore, request: ReceivedRequest): 
     scope: () => undefined,
     kubernetes: undefined,
   };
-  return await answer({ store, log, env: {}, caches, ...own }, request);
+  return await handleRequest({ store, log, env: {}, caches, ...own }, request);
 }
 
 /** Shared by all requests of the service. */
@@ -139,7 +139,7 @@ class NodeCaches implements AsyncDisposable {
   }
 }
 
-async function answer(shared: Shared, received: ReceivedRequest): Promise<string> {
+async function handleRequest(shared: Shared, received: ReceivedRequest): Promise<string> {
   const { text, descriptor, pid } = received;
   using netns = descriptor === undefined ? undefined : NetworkNamespace.adopt(descriptor, "the pod's");
   const { log } = shared;

@@ -8,18 +8,18 @@ import { API_VERSION, type KindName, type Resource } from "../../model/index.ts"
 const NODE = "warm-up";
 
 /**
- * @param answer handles requests on the given datastore
+ * @param handle handles requests on the given datastore
  * @returns the replies to ADD and DEL
  */
 export async function warmUp(
-  answer: (store: Datastore, request: ReceivedRequest) => Promise<string>,
+  handle: (store: Datastore, request: ReceivedRequest) => Promise<string>,
 ): Promise<readonly string[]> {
   const store = await openSqliteInMemory();
   try {
     await put(store, "ClusterInformation", "default", { datastoreReady: true });
     await put(store, "Node", NODE, {});
     await put(store, "IPPool", "pool", { cidr: "192.0.2.0/24", blockSize: 26 });
-    const replies = [await answer(store, requestFor("ADD")), await answer(store, requestFor("DEL"))];
+    const replies = [await handle(store, requestFor("ADD")), await handle(store, requestFor("DEL"))];
     await callKernel();
     return replies;
   } finally {

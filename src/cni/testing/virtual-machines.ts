@@ -123,19 +123,19 @@ export class VirtualMachineCluster {
     });
   }
 
-  add(wanted: PodRequest): Promise<Assigned> {
-    const context = this.context(wanted);
-    const { ip } = wanted;
+  add(request: PodRequest): Promise<Assigned> {
+    const context = this.context(request);
+    const { ip } = request;
     return assignPoolAddresses(context, { settings: context.conf.ipam, ip });
   }
 
   /** Like `add`, but returns only the addresses. */
-  async addresses(wanted: PodRequest): Promise<string[]> {
-    return (await this.add(wanted)).ips.map(({ address }) => String(address.address));
+  async addresses(request: PodRequest): Promise<string[]> {
+    return (await this.add(request)).ips.map(({ address }) => String(address.address));
   }
 
-  async del(wanted: PodRequest): Promise<void> {
-    await releasePoolAddresses(this.context(wanted));
+  async del(request: PodRequest): Promise<void> {
+    await releasePoolAddresses(this.context(request));
   }
 
   async handles(): Promise<string[]> {

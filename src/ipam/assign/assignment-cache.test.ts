@@ -4,7 +4,7 @@ import fc from "fast-check";
 import type { Write } from "../../datastore/index.ts";
 import { parseCidr } from "../../lib/ip/ip.ts";
 import { AssignmentCache } from "./assignment-cache.ts";
-import { ExtraWritesRefused } from "../errors.ts";
+import { ExtraWritesConflict } from "../errors.ts";
 import type { Ipam } from "../ipam.ts";
 import { TestCluster } from "../testing/test-cluster.ts";
 import { findViolations } from "../testing/invariants.ts";
@@ -108,8 +108,8 @@ for (const isCaching of [true, false])
     }
     // A rejected extra write: nothing is assigned.
     const before = c.store.snapshot();
-    const refused = ipam.autoAssign({ ...REQUEST, handleId: "again", extraWrites: profileWrite("h0") });
-    await expect(refused).rejects.toThrow(ExtraWritesRefused);
+    const conflicting = ipam.autoAssign({ ...REQUEST, handleId: "again", extraWrites: profileWrite("h0") });
+    await expect(conflicting).rejects.toThrow(ExtraWritesConflict);
     expect(c.store.snapshot()).toEqual(before);
     // Addresses from two blocks: the extra writes are left to the caller.
     const many = await ipam.autoAssign({ ...REQUEST, count: 10, handleId: "many", extraWrites: profileWrite("many") });
@@ -127,7 +127,7 @@ for (const isCaching of [true, false])
     expect(c.handles()).not.toHaveProperty("h1");
     expect(await ipam.releaseByHandleWith("h2", { extraWrites: [remove("h2")] })).toEqual({
       released: [],
-      extraWrites: "refused",
+      extraWrites: "conflict",
     });
     expect(c.handles()).toHaveProperty("h2");
   });

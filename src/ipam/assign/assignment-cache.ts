@@ -36,7 +36,7 @@ export class AssignmentCache implements AssignmentReads {
   }
 
   /** True if the cache can be used for assignments of this owner. */
-  serves(owner: BlockOwner): boolean {
+  isUsableFor(owner: BlockOwner): boolean {
     return owner.type === "host" && owner.name === this.host && this.entries.isInSync;
   }
 

@@ -44,7 +44,7 @@ export async function readInputs(context: Context, request: InputsRequest): Prom
 /** Inputs from the cache; undefined if there is no cache, or the decision needs reads from the datastore. */
 export async function cachedInputs(context: Context, request: InputsRequest): Promise<AssignmentInputs | undefined> {
   const { cache } = context.options;
-  if (cache?.serves(blockOwnerFor(request.host, request.use)) !== true) return undefined;
+  if (cache?.isUsableFor(blockOwnerFor(request.host, request.use)) !== true) return undefined;
   try {
     const { inputs, deselected } = await collectInputs(cache, request);
     return deselected.length === 0 ? inputs : undefined;

@@ -200,8 +200,8 @@ test("CI-060 after a pool was re-created with another block size, blocks of the 
   const c = await cluster("10.65.0.0/28", 30);
   await c.assign("n1", "a");
   await c.pool("p", "10.65.0.0/28", { blockSize: 29 });
-  const given = await c.assign("n2", "b", { count: 16 });
-  expect(new Set(given).size).toBe(given.length);
+  const assigned = await c.assign("n2", "b", { count: 16 });
+  expect(new Set(assigned).size).toBe(assigned.length);
 });
 
 test("an assignment returns the handle's address count, including both families and earlier assignments", async () => {

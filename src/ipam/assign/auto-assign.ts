@@ -41,7 +41,7 @@ export interface AutoAssignRequest extends HandleAndAttributes {
   readonly handle?: StoredHandle;
   /**
    * Written in the same transaction if the datastore has transactions and all addresses come from one block
-   * (`Assignments.extraRevisions`). If one of these writes is refused, nothing is assigned (`ExtraWritesRefused`).
+   * (`Assignments.extraRevisions`). If one of these writes conflicts, nothing is assigned (`ExtraWritesConflict`).
    */
   readonly extraWrites?: ExtraWrites;
 }

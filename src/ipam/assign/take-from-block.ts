@@ -9,7 +9,7 @@ import { cidrLength } from "../../lib/ip/ip.ts";
 import type { Block } from "../../model/index.ts";
 import { type HandleAndAttributes, addressAt, type BlockOwner, formatBlockOwner, takeFree } from "../blocks/block.ts";
 import { type Context, isConflict, retryOnConflict } from "../context.ts";
-import { ExtraWritesRefused } from "../errors.ts";
+import { ExtraWritesConflict } from "../errors.ts";
 import { withExpiredCooldownsFreed } from "./find-free-block.ts";
 import { revertHandleIncrement, incrementHandle } from "../blocks/handles.ts";
 import type { StoredBlock, StoredHandle } from "../records.ts";
@@ -45,7 +45,7 @@ const NOTHING: TakeResult = { addresses: [] };
 /**
  * Takes up to `count` addresses; none if the block is full, deleted or does not have the required owner.
  * @param first the block as last read; it is read again after a conflict
- * @throws ExtraWritesRefused
+ * @throws ExtraWritesConflict
  */
 export async function takeFromBlock(context: Context, first: StoredBlock, taking: TakeRequest): Promise<TakeResult> {
   let known: StoredBlock | undefined = first;
@@ -130,7 +130,7 @@ async function transactAllocation(
         handle: incremented === undefined ? undefined : { ...incremented.entry, revision: outcome.handleRevision },
       };
     if (outcome.refused === "block") return undefined;
-    if (outcome.refused === "extraWrites") throw new ExtraWritesRefused();
+    if (outcome.refused === "extraWrites") throw new ExtraWritesConflict();
     if (handleId !== undefined) handle = await records.handle(handleId);
   }
   return "write separately";

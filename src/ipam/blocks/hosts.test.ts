@@ -33,8 +33,8 @@ test("CI-066 all blocks of a prefix are claimed, and those of other owners are r
 
 test("CI-066 releasing a prefix keeps blocks in use, or fails if they must be empty", async () => {
   const c = await cluster();
-  const [given = ""] = await c.assign("n1", "h");
-  const block = parseCidr(given);
+  const [assigned = ""] = await c.assign("n1", "h");
+  const block = parseCidr(assigned);
   await c.ipam.claimAffinity(pool, n1);
   await expect(c.ipam.releaseAffinity(pool, n1, { mustBeEmpty: true })).rejects.toThrow(BlockNotEmpty);
   expect(Object.keys(c.affinities())).toEqual([`n1 ${block}`]);

@@ -53,7 +53,7 @@ export async function releaseBlockIfDeselected(context: Context, block: Block): 
 
 async function isDeselected(context: Context, owner: BlockOwner, cidr: Cidr): Promise<boolean> {
   const { cache } = context.options;
-  const reads = cache?.serves(owner) === true ? cache : context.reads;
+  const reads = cache?.isUsableFor(owner) === true ? cache : context.reads;
   const [pools, labels] = await Promise.all([reads.pools(), reads.nodeLabels(owner.name)]);
   const pool = poolContaining(pools, cidr);
   return pool !== undefined && labels !== undefined && !selectsNode(pool, labels);

@@ -20,8 +20,8 @@ import type { StoredBlock, StoredHandle } from "../records.ts";
 
 export interface HandleRelease {
   readonly released: readonly IpAddress[];
-  /** `notWritten`: the caller must do them. `refused`: one of them was rejected, so nothing was released. */
-  readonly extraWrites: "written" | "notWritten" | "refused";
+  /** `notWritten`: the caller must do them. `conflict`: one of them conflicted, so nothing was released. */
+  readonly extraWrites: "written" | "notWritten" | "conflict";
 }
 
 export interface HandleReleaseOptions {
@@ -71,7 +71,7 @@ async function transactRelease(
     extraWrites,
   );
   if (outcome?.done !== true)
-    return outcome?.refused === "extraWrites" ? { released: [], extraWrites: "refused" } : undefined;
+    return outcome?.refused === "extraWrites" ? { released: [], extraWrites: "conflict" } : undefined;
   for (const { value } of freed) if (isEmpty(value)) await releaseBlockIfDeselected(context, value);
   return { released, extraWrites: extraWrites.length > 0 ? "written" : "notWritten" };
 }

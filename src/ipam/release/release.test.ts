@@ -109,9 +109,9 @@ test("an address is released for a pod only if its attributes name this pod", as
 
 test("CI-063 addresses released together are reused in ascending order, regardless of the order in the request", async () => {
   const c = await cluster();
-  const given = await c.assign("n1", "h", { count: 4 });
-  const named = given.map((cidr) => cidr.replace(/\/.*/, ""));
-  await c.release(...[3, 0, 2].map((i) => named[i]!));
+  const assigned = await c.assign("n1", "h", { count: 4 });
+  const addresses = assigned.map((cidr) => cidr.replace(/\/.*/, ""));
+  await c.release(...[3, 0, 2].map((i) => addresses[i]!));
   expect(Object.values(c.blocks())[0]!.unallocated).toEqual([0, 2, 3]);
 });
 
@@ -128,8 +128,8 @@ test("CI-063 many addresses in many blocks are released in one call", async () =
   await c.pool("p", "10.65.0.0/24", { blockSize: 30 });
   await c.node("n1");
   await c.config({ strictAffinity: true, maxBlocksPerHost: 64 });
-  const given = await c.assign("n1", "h", { count: 100 });
-  const { released } = await c.release(...given.map((cidr) => cidr.split("/")[0] ?? ""));
+  const assigned = await c.assign("n1", "h", { count: 100 });
+  const { released } = await c.release(...assigned.map((cidr) => cidr.split("/")[0] ?? ""));
   expect(released).toHaveLength(100);
   expect(c.handles()).toEqual({});
 });

@@ -55,7 +55,7 @@ export async function releaseAddresses(context: Context, requests: readonly Rele
     const results = await Promise.allSettled(
       groups
         .slice(i, i + CONCURRENT_BLOCKS)
-        .map(([cidr, wanted]) => releaseInBlock(context, cidr, wanted, config.ipCooldownSeconds ?? 0)),
+        .map(([cidr, inBlock]) => releaseInBlock(context, cidr, inBlock, config.ipCooldownSeconds ?? 0)),
     );
     const emptied: Block[] = [];
     const left = new Map<string, { seen: StoredHandle; counts: Map<Cidr, number> }>();
@@ -90,14 +90,14 @@ interface BlockResult {
 async function releaseInBlock(
   context: Context,
   cidr: Cidr,
-  wanted: readonly ReleaseRequest[],
+  requests: readonly ReleaseRequest[],
   cooldownSeconds: number,
 ): Promise<BlockResult> {
   return retryOnConflict(context, `block ${cidr}`, async () => {
     const stored = await context.records.block(cidr);
-    const addresses = wanted.map((request) => request.address);
+    const addresses = requests.map((request) => request.address);
     if (stored === undefined) return { released: [], notAllocated: addresses, handles: [] };
-    const { ordinals, notAllocated, handleIds } = checkRequests(stored.value, wanted);
+    const { ordinals, notAllocated, handleIds } = checkRequests(stored.value, requests);
     if (ordinals.length === 0) return { released: [], notAllocated, handles: [] };
     // Handles must be read before the block is written: see blocks/handles.ts.
     const handles = (await Promise.all([...handleIds].map((id) => context.records.handle(id)))).flatMap((h) => h ?? []);
@@ -118,11 +118,11 @@ async function releaseInBlock(
  * Returns the ordinals to free.
  * @throws StaleRelease if the allocation is not the one that a request expects
  */
-function checkRequests(block: Block, wanted: readonly ReleaseRequest[]) {
+function checkRequests(block: Block, requests: readonly ReleaseRequest[]) {
   const ordinals: number[] = [];
   const notAllocated: IpAddress[] = [];
   const handleIds = new Set<string>();
-  for (const { address, handleId, expectedPod, sequenceNumber, requireNoOwner } of wanted) {
+  for (const { address, handleId, expectedPod, sequenceNumber, requireNoOwner } of requests) {
     const ordinal = ordinalOf(block, address);
     const held = allocationAt(block, ordinal);
     if (held === undefined || isCooling(held)) {

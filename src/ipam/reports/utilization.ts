@@ -25,8 +25,8 @@ export interface UtilizationReport {
   readonly orphans: readonly Utilization[];
 }
 
-/** @param wanted names or CIDRs of pools; none = all */
-export async function readUtilization(context: Context, wanted: readonly string[] = []): Promise<UtilizationReport> {
+/** @param selected names or CIDRs of pools; empty selects all */
+export async function readUtilization(context: Context, selected: readonly string[] = []): Promise<UtilizationReport> {
   const [pools, blocks, reserved] = await Promise.all([
     readPools(context.records),
     context.records.blocks(),
@@ -35,7 +35,7 @@ export async function readUtilization(context: Context, wanted: readonly string[
   const reservations = Reservations.of(reserved);
   const measured = blocks.map((block) => measureBlock(block, reservations));
   const chosen = pools.filter(
-    (pool) => wanted.length === 0 || wanted.includes(pool.name) || wanted.includes(pool.cidr),
+    (pool) => selected.length === 0 || selected.includes(pool.name) || selected.includes(pool.cidr),
   );
   return {
     pools: chosen.map((pool) => {
@@ -55,7 +55,7 @@ export async function readUtilization(context: Context, wanted: readonly string[
       };
     }),
     orphans:
-      wanted.length > 0 ? [] : measured.filter((block) => !pools.some((pool) => cidrContains(pool.cidr, block.cidr))),
+      selected.length > 0 ? [] : measured.filter((block) => !pools.some((pool) => cidrContains(pool.cidr, block.cidr))),
   };
 }
 
