@@ -3,7 +3,7 @@ import { openSyslog } from "../../kernel/index.ts";
 import { createFelixLog, type FelixLog, type LogSettings, type LogTarget, thresholdOf } from "./felix-log.ts";
 import { fileWriter, screenWriter, syslogWriter } from "./writers.ts";
 
-/** @throws if the log file cannot be opened; a syslogError syslog is only logged */
+/** @throws if the log file cannot be opened. If syslog cannot be opened, that is only logged. */
 export function openFelixLog(
   settings: LogSettings,
   counts: { dropped(): void; failed(): void },
