@@ -93,7 +93,7 @@ test("FC-019 TC-T24 a server that ended a long connection is not tried first, an
   expect(await next()).toBe("a");
   tracker.markTried("a:1");
   find = () => Promise.reject(new Error("the API server is away"));
-  expect(await next()).toBe("a"); // nobody can be asked: round again
+  expect(await next()).toBe("a"); // the lookup fails: start again with the cached addresses
 });
 
 test("TC-T23 each program uses its own prefixes, and without a setting Typha is not used", () => {

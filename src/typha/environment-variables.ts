@@ -70,7 +70,7 @@ export const TYPHA_VARIABLES: EnvironmentTable = {
 /** Clients of Typha read <PREFIX>TYPHA<name>; settings.ts lists the prefixes. */
 export const TYPHA_CLIENT_VARIABLES: EnvironmentTable = {
   ADDR: { meaning: "Host and port of Typha. Takes precedence over K8SSERVICENAME." },
-  K8SSERVICENAME: { meaning: "Kubernetes Service whose endpoints are Typha. If neither is set, there is no Typha." },
+  K8SSERVICENAME: { meaning: "Kubernetes Service whose endpoints are Typha. If neither is set, Typha is not used." },
   K8SNAMESPACE: { meaning: "Namespace of that Service.", default: "kube-system" },
   READTIMEOUT: { meaning: "Seconds without a message after which the connection is replaced.", default: "30" },
   WRITETIMEOUT: { meaning: "Timeout in seconds for sending to Typha.", default: "10" },

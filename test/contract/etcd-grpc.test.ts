@@ -153,7 +153,7 @@ describe("the connection", () => {
 
   test("an unanswered call times out; the next call uses another connection, and open calls of the first continue", async () => {
     const on = channel();
-    const heard: string[] = [];
+    const messages: string[] = [];
     const ended = Promise.withResolvers<Error | undefined>();
     let stream: ServerHttp2Stream | undefined;
     behave = (opened) => {
@@ -163,11 +163,11 @@ describe("the connection", () => {
     };
     const call = await on.open(
       { path: "/test/Watch", token: "" },
-      { onMessage: (bytes) => void heard.push(String(bytes)), onEnd: ended.resolve },
+      { onMessage: (bytes) => void messages.push(String(bytes)), onEnd: ended.resolve },
       { budgetMs: 2000 },
     );
     call.send(Buffer.from("go"));
-    while (heard.length < 1) await Bun.sleep(2);
+    while (messages.length < 1) await Bun.sleep(2);
     behave = () => {};
     const started = performance.now();
     expect(await ask(on, 100)).toBeInstanceOf(AttemptTimedOut);
@@ -177,8 +177,8 @@ describe("the connection", () => {
     expect(await ask(on)).toBe("yes");
     expect(connections - before).toBe(1);
     stream!.write(framed("two"));
-    while (heard.length < 2) await Bun.sleep(2);
-    expect(heard).toEqual(["one", "two"]);
+    while (messages.length < 2) await Bun.sleep(2);
+    expect(messages).toEqual(["one", "two"]);
     stream!.session!.destroy();
     expect(await ended.promise).toMatchObject({ reason: "the connection was lost" });
     on.close();

@@ -151,15 +151,15 @@ suite("a credential plugin may return a certificate instead", async () => {
 
 suite("the error of a missing or failing plugin is one line with its name, without its output", async () => {
   const cases = {
-    "failing-plugin": { answer: "echo secret; exit 3", says: "failed with 3" },
-    "mute-plugin": { answer: "echo secret", says: "returned neither a token nor a certificate" },
+    "failing-plugin": { answer: "echo secret; exit 3", error: "failed with 3" },
+    "mute-plugin": { answer: "echo secret", error: "returned neither a token nor a certificate" },
   };
-  for (const [name, { answer, says }] of Object.entries(cases)) {
+  for (const [name, { answer, error }] of Object.entries(cases)) {
     const api = await open({ exec: { command: plugin(name, answer).command } });
-    const said = String(await authenticatedUser(api).catch((error: Error) => error.message));
-    expect(said).toContain(says);
-    expect(said).toContain(name);
-    expect(said).not.toContain("secret");
+    const message = String(await authenticatedUser(api).catch((thrown: Error) => thrown.message));
+    expect(message).toContain(error);
+    expect(message).toContain(name);
+    expect(message).not.toContain("secret");
     api.close();
   }
   const absent = await open({ exec: { command: "no-such-plugin-anywhere" } });

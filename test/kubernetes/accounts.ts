@@ -95,7 +95,7 @@ export async function installAccounts(
     };
   };
   const accounts = await accountsWith("", async () => ({}));
-  if (options.withAdmission === true) await inForce(cluster);
+  if (options.withAdmission === true) await untilPoliciesApply(cluster);
   return accounts;
 }
 
@@ -110,10 +110,11 @@ async function boundTo(cluster: Cluster, account: AccountName, node: string): Pr
 }
 
 /**
- * The API server notices new policies in their order, so the last one shows that all are in force: a node's account may then not
- * create settings of another name. The administrator asks in its name, so that the audit log has no denial of the account.
+ * Waits until the admission policies take effect. The API server loads them in order, so it is sufficient to test the last
+ * one: a node's account can then not create settings of another name. The administrator impersonates the account, so that
+ * the audit log contains no denied request of the account itself.
  */
-async function inForce(cluster: Cluster): Promise<void> {
+async function untilPoliciesApply(cluster: Cluster): Promise<void> {
   const isRefused = async (): Promise<boolean> => {
     const answer = await fetch(`${cluster.server.url}/apis/crd.projectcalico.org/v1/felixconfigurations?dryRun=All`, {
       method: "POST",

@@ -5,9 +5,9 @@ import { findApiServer } from "./api-server.ts";
 
 export const found = await findApiServer();
 if ("missing" in found) {
-  const loud = `KUBERNETES TESTS SKIPPED: ${found.missing}`;
-  if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(loud);
-  console.error(loud);
+  const message = `KUBERNETES TESTS SKIPPED: ${found.missing}`;
+  if (process.env["REQUIRE_KUBERNETES"] === "1") throw new Error(message);
+  console.error(message);
 }
 export const isAvailable = !("missing" in found);
 export const suite = isAvailable ? test : test.skip; // there is no kube-apiserver on this machine

@@ -271,7 +271,7 @@ const PLACES: Readonly<Record<string, string>> = {
 /** Returns the path of the collection of an object. */
 export function placeOf({ kind = "", metadata }: KubeObject): string {
   const place = PLACES[kind];
-  if (place === undefined) throw new Error(`where do objects of kind ${kind} stand?`);
+  if (place === undefined) throw new Error(`no known collection for objects of kind ${kind}`);
   return place.replace("*", `namespaces/${metadata.namespace ?? "default"}`);
 }
 

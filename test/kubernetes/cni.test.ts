@@ -318,7 +318,7 @@ interface Recorded {
     readonly after?: { readonly objects?: Record<string, Json>; readonly removed?: readonly string[] };
   }[];
 }
-if (!existsSync(recordings)) console.log("the recordings are not beside this checkout: their pods are not replayed");
+if (!existsSync(recordings)) console.log("there are no recordings next to this checkout: nothing is replayed");
 else
   for (const file of readdirSync(recordings).filter((name) => name.endsWith(".json") && name !== "test-flag.json"))
     suite(`recorded: ${file.replace(".json", "")}`, async () => {

@@ -164,8 +164,8 @@ suite(
     await cluster.server.stop(); // for longer than the duration of its lease
     try {
       await eventually(() => isDown("KubeAPIServer"), 60_000);
-      const said = checkStatus(program.statusFile);
-      expect(said).toMatchObject({ status: 1, text: expect.stringContaining("the API server does not answer") });
+      const check = checkStatus(program.statusFile);
+      expect(check).toMatchObject({ status: 1, text: expect.stringContaining("the API server does not answer") });
     } finally {
       await cluster.server.start();
     }
@@ -173,8 +173,8 @@ suite(
     etcd.pause();
     try {
       await eventually(() => isDown("CalicoDatastore"), 60_000);
-      const said = checkStatus(program.statusFile);
-      expect(said).toMatchObject({ status: 1, text: expect.stringContaining("the datastore does not answer") });
+      const check = checkStatus(program.statusFile);
+      expect(check).toMatchObject({ status: 1, text: expect.stringContaining("the datastore does not answer") });
     } finally {
       etcd.resume();
     }
@@ -223,7 +223,8 @@ replay("kubernetes-controllers exit codes", FOLDER, async (score) => {
     const patienceMs = typeof exitCode === "string" ? 4000 : WITHIN;
     const ended = await Promise.race([program.ended, Bun.sleep(patienceMs).then(() => "still running")]);
     score.same(name, [typeof exitCode === "string" ? "still running" : exitCode], ended);
-    if (typeof exitCode === "number") score.check(`${name} says why`, program.output.trim() !== "", "a line", "");
+    if (typeof exitCode === "number")
+      score.check(`${name} prints a reason`, program.output.trim() !== "", "a line", "");
   };
   await Promise.all(cases.filter(({ exitCode }) => typeof exitCode === "number").map(judge));
   for (const each of cases) if (typeof each.exitCode === "string") await judge(each);

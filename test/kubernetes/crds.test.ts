@@ -88,7 +88,7 @@ async function established(name: string): Promise<readonly Condition[]> {
 }
 
 suite("objects that Calico's programs wrote are accepted and stored completely", async () => {
-  if (!existsSync(recordings)) return console.log("recordings are not beside this checkout");
+  if (!existsSync(recordings)) return console.log("there are no recordings next to this checkout");
   let written = 0;
   for (const file of readdirSync(recordings)) {
     const { cases } = JSON.parse(readFileSync(join(recordings, file), "utf8")) as {

@@ -21,7 +21,7 @@ const canRun =
   isDebianRootCached() &&
   existsSync(join(import.meta.dir, "../../dist/calico-node")) &&
   CLUSTER_PROGRAMS.every((name) => existsSync(programPath(name)));
-if (!canRun) console.error("KUBELET TESTS SKIPPED: they need root, and what make e2e builds (programs, image)");
+if (!canRun) console.error("KUBELET TESTS SKIPPED: they need root, and the programs and image that `make e2e` builds");
 const suite = canRun ? test : test.skip; // a cluster's programs, or the image, are not built here
 
 const quiet = openTerminal({ quiet: true });

@@ -258,10 +258,10 @@ replay("kubernetes-conversion felix services", FOLDER, async (score) => {
 /** Requests the address that the recorded API server chose, because this one would choose another. */
 function withRecordedAddresses(recorded: PolicyCase): PolicyCase {
   const service = [recorded.kubernetes].flat()[0] as Kube & { readonly spec?: { readonly ipFamilyPolicy?: string } };
-  const told = recorded.onCreate?.find(({ type }) => type === "ServiceUpdate") as
+  const update = recorded.onCreate?.find(({ type }) => type === "ServiceUpdate") as
     | { readonly body: { readonly "4.cluster_ips"?: readonly string[] } }
     | undefined;
-  const clusterIPs = told?.body["4.cluster_ips"] ?? [];
+  const clusterIPs = update?.body["4.cluster_ips"] ?? [];
   if (service.spec?.ipFamilyPolicy === undefined || clusterIPs.length < 2) return recorded;
   return { ...recorded, kubernetes: { ...service, spec: { ...service.spec, clusterIPs } } as Kube };
 }

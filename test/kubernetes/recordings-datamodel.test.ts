@@ -122,7 +122,7 @@ replay("kubernetes-calicoctl", "calicoctl/kubernetes", async (score) => {
       versions.map(({ stdout }) => comparable(stdout)),
       comparable(answer.stdout),
     );
-    if (recorded.stderr !== "") score.check(`${recorded.name} says why`, answer.stderr.trim() !== "");
+    if (recorded.stderr !== "") score.check(`${recorded.name} prints a reason`, answer.stderr.trim() !== "");
   }
 });
 

@@ -12,7 +12,7 @@ const EXCEPTIONS = join(import.meta.dir, "../golden-exceptions.txt");
 /** Registers a test that replays one suite, or prints one line if there are no recordings. */
 export function replay(name: string, folder: string, run: (score: Score) => Promise<void>, timeoutMs = 120_000): void {
   if (!existsSync(join(RECORDINGS, folder))) {
-    console.error(`${name}: no recordings beside this checkout (${folder}), nothing replayed`);
+    console.error(`${name}: no recordings next to this checkout (${folder}), nothing replayed`);
     return;
   }
   suite(

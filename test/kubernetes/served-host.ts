@@ -115,7 +115,7 @@ export class ServedHost implements AsyncDisposable {
       if (count <= 3) return;
       await Bun.sleep(100);
     }
-    throw new Error("the service does not get warm");
+    throw new Error("the service still sends read requests");
   }
 
   /** All requests so far, as `verb path`. A watch is logged when it ends. */

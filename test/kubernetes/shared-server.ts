@@ -100,7 +100,8 @@ async function restore({ server, baseline }: Prepared<unknown>): Promise<void> {
     ...extra.map((key) => ({ requestDeleteRange: { key: encode(key) } })),
     ...changed.map(([key, { value }]) => ({ requestPut: { key: encode(key), value } })),
   ];
-  for (let i = 0; i < operations.length; i += 100) await ask(server, "txn", { success: operations.slice(i, i + 100) });
+  for (let i = 0; i < operations.length; i += 100)
+    await request(server, "txn", { success: operations.slice(i, i + 100) });
   const after = changed.length === 0 ? now : await read(server, { withValues: false });
   for (const [key, { value }] of changed) baseline.set(key, { value, revision: after.get(key)?.revision ?? "" });
   truncateSync(server.auditLog);
@@ -109,7 +110,7 @@ async function restore({ server, baseline }: Prepared<unknown>): Promise<void> {
     tls: { rejectUnauthorized: false },
     signal: AbortSignal.timeout(READY_WITHIN_MS),
   });
-  if (!answer.ok) throw new Error(`readyz says ${answer.status}`);
+  if (!answer.ok) throw new Error(`/readyz returned status ${answer.status}`);
 }
 
 interface KeyValue {
@@ -120,7 +121,7 @@ interface KeyValue {
 
 /** Reads all keys of the API server; values are base64, as in etcd's gateway. */
 async function read(server: ApiServer, options: { readonly withValues: boolean }): Promise<Map<string, Stored>> {
-  const answer = (await ask(server, "range", {
+  const answer = (await request(server, "range", {
     key: encode("/registry/"),
     range_end: encode("/registry0"),
     keys_only: !options.withValues,
@@ -133,7 +134,7 @@ async function read(server: ApiServer, options: { readonly withValues: boolean }
   );
 }
 
-async function ask(server: ApiServer, what: string, body: object): Promise<unknown> {
+async function request(server: ApiServer, what: string, body: object): Promise<unknown> {
   const answer = await fetch(`${server.etcdUrl}/v3/kv/${what}`, { method: "POST", body: JSON.stringify(body) });
   if (!answer.ok) throw new Error(`etcd ${what}: ${await answer.text()}`);
   return answer.json();

@@ -143,7 +143,7 @@ suite("FC-018 FC-019 TC-T24 TC-T25 an agent whose Typha is killed keeps its stat
   const hosts = () => felix.messages().filter(({ tag }) => tag === HOST_METADATA).length;
   await eventually(() => hosts() >= 1);
   const before = hosts();
-  const told = felix.messages();
+  const messagesBefore = felix.messages();
   await two.list({ ready: true, nodeName: "n2" });
   await one.kill(); // still listed as ready
   await putNode("n2", 2);
@@ -152,8 +152,8 @@ suite("FC-018 FC-019 TC-T24 TC-T25 an agent whose Typha is killed keeps its stat
   // No deletion was emitted meanwhile, and no update was repeated as new.
   expect(felix.messages().filter(({ tag }) => tag === IN_SYNC)).toHaveLength(1);
   expect(felix.output).toContain(`${host}:${two.port}`);
-  const late = felix.messages().slice(told.length);
-  const known = new Set(told.map(({ tag, body }) => `${tag} ${body}`));
+  const late = felix.messages().slice(messagesBefore.length);
+  const known = new Set(messagesBefore.map(({ tag, body }) => `${tag} ${body}`));
   const again = late.filter(({ tag }) => REPEATED_MESSAGES.includes(tag));
   expect(again.filter(({ tag, body }) => !known.has(`${tag} ${body}`))).toEqual([]);
   expect(late.filter(({ tag }) => !REPEATED_MESSAGES.includes(tag)).length).toBeLessThan(5);
@@ -197,7 +197,7 @@ suite("TC-T20 TC-T21 an instance computes its limit from the API server and drop
     const end = Date.now() + 30_000;
     const share = 12;
     while ((await count(metrics[0])) > share) {
-      if (Date.now() > end) throw new Error("the first instance keeps more than its share");
+      if (Date.now() > end) throw new Error("the first instance has more clients than its limit");
       await Bun.sleep(50);
     }
     await eventually(() => consumers.every(({ status }) => status === "in-sync"), 10_000);

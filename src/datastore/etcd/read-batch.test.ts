@@ -3,7 +3,7 @@ import type { EtcdApi } from "./api.ts";
 import type { EtcdRow, RangeRequest, TxnRequest } from "./messages.ts";
 import { ReadBatch } from "./read-batch.ts";
 
-/** Answers every range with rows named after its key, and counts what it was asked. */
+/** Answers every range with rows named after its key, and records the requests. */
 function counting(rowsPerKey = 1) {
   const asked: string[] = [];
   const rows = ({ key, limit = 9999 }: RangeRequest) =>
