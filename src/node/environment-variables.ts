@@ -67,7 +67,7 @@ export const NODE_VARIABLES: EnvironmentTable = {
     meaning: "Older form of CALICO_NETWORKING_BACKEND: `false` means `none`, any other value `bird`.",
   },
   CALICO_ADVERTISE_CLUSTER_IPS: { meaning: "Cluster IP ranges that BGP announces, separated by commas." },
-  CALICO_BGP_METRICS_PORT: { meaning: "Port for BGP metrics; 0 is none.", default: "0" },
+  CALICO_BGP_METRICS_PORT: { meaning: "Port for BGP metrics; 0 disables them.", default: "0" },
   CALICO_BGP_METRICS_HOST: { meaning: "Address for BGP metrics.", default: "all addresses" },
   CALICO_BIRD_READY: {
     meaning: "`peers`: the readiness probe also fails if sessions are not established, as in Calico.",

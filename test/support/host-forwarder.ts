@@ -48,7 +48,7 @@ export function forwardInto(host: { readonly handle: NetworkNamespace }, serverU
 
 type Inner = Bun.Socket<Connection>;
 
-/** A write may take a part only, and says how much. */
+/** Bun's `write` may accept only part of the data, and returns the number of bytes. */
 function deliver(socket: Inner, chunk: Buffer): void {
   const all = socket.data.rest.length === 0 ? chunk : Buffer.concat([socket.data.rest, chunk]);
   const written = all.length === 0 ? 0 : Math.max(0, socket.write(all));

@@ -108,8 +108,7 @@ export async function findOrBuild(name: ProgramName, terminal: Terminal): Promis
 
 async function findGo(): Promise<string> {
   const go = Bun.which("go");
-  if (go === null)
-    throw new ProgramsMissing(`Kubernetes' programs are built with Go 1.${MINIMUM_GO}, which is not here`);
+  if (go === null) throw new ProgramsMissing(`building Kubernetes requires Go 1.${MINIMUM_GO}, which is not installed`);
   const { stdout } = await execute(go, ["version"], {});
   const minor = Number(/go1\.(\d+)/.exec(stdout)?.[1] ?? 0);
   if (minor < MINIMUM_GO)

@@ -125,8 +125,8 @@ test.concurrent("NB-107 a block claimed for an existing pod is announced before 
   await net.datastore.apply({ key, value: { state: "confirmed", deleted: false } });
   await eventually(() => seen.includes("Deleted 192.168.77.1 via"));
   listener.kill();
-  const ours = seen.split("\n").filter((line) => line.includes("192.168.77."));
-  expect(ours.map((line) => line.split(" via ")[0])).toEqual([
+  const changes = seen.split("\n").filter((line) => line.includes("192.168.77."));
+  expect(changes.map((line) => line.split(" via ")[0])).toEqual([
     "192.168.77.1",
     "192.168.77.0/26",
     "Deleted 192.168.77.1",

@@ -101,9 +101,9 @@ for (const { title, options: shape, vxlanMode, configuration } of SHAPES)
             lab.record.pods.some(
               (pod) => `default/${pod.name}` === name && pod.addresses.some((a) => a.includes(":") === (version === 6)),
             );
-          const meant = cells.filter(({ from }) => hasFamily(from));
-          expect(meant.length).toBe(9 * 9);
-          return meant.filter(({ result }) => result !== "reached").map(({ from, to }) => `${from} to ${to}`);
+          const ofFamily = cells.filter(({ from }) => hasFamily(from));
+          expect(ofFamily.length).toBe(9 * 9);
+          return ofFamily.filter(({ result }) => result !== "reached").map(({ from, to }) => `${from} to ${to}`);
         };
         await pollUntil(unreached, (list) => list.length === 0);
       }, 60_000);

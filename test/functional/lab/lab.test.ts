@@ -190,9 +190,11 @@ describe("a lab of one host", () => {
     const shape = ["--nodes", "1", "--pods", "1", "--name", "testtwo"];
     try {
       const both = [calico("up", ...shape), calico("up", ...shape)];
-      const said = await Promise.all(both.map((child) => new Response(child.stderr).text()));
-      expect({ said, codes: await Promise.all(both.map((child) => child.exited)) }).toMatchObject({ codes: [0, 0] });
-      expect(said.join("")).toContain("another command is changing lab testtwo");
+      const messages = await Promise.all(both.map((child) => new Response(child.stderr).text()));
+      expect({ messages, codes: await Promise.all(both.map((child) => child.exited)) }).toMatchObject({
+        codes: [0, 0],
+      });
+      expect(messages.join("")).toContain("another command is changing lab testtwo");
       expect(Lab.open("testtwo").pods.length).toBe(1);
       const holders = readdirSync("/proc").filter((pid) => isHolderOf(pid, "testtwo"));
       expect(holders.length).toBe(1);
@@ -323,8 +325,8 @@ exit $code`;
 test("the machine's own Calico files are not visible in a lab", () => {
   const words = ["--mount", "--", "sh", "-c", WITH_CALICO, "try", rolePath("calico"), "testcfg"];
   const { exitCode, stdout, stderr } = Bun.spawnSync(["unshare", ...words]);
-  const said = `${stdout}${stderr}`;
-  expect({ exitCode, said }).toMatchObject({ exitCode: 0 });
-  expect(said).not.toMatch(/calicoctl\.cfg|felix\.cfg|calico\.db/);
-  expect(said).toContain("datastore");
+  const output = `${stdout}${stderr}`;
+  expect({ exitCode, output }).toMatchObject({ exitCode: 0 });
+  expect(output).not.toMatch(/calicoctl\.cfg|felix\.cfg|calico\.db/);
+  expect(output).toContain("datastore");
 }, 60_000);
