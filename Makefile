@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BUN := node_modules/.bin/bun
 
-.PHONY: help setup build check format test unit properties golden manifests image image-context parity expected reference bench clean e2e lab pictures conformance chaos soak leader-soak redteam test-vm try-bare fuzz
+.PHONY: help setup build check format test unit properties golden manifests image image-context parity expected reference docs bench clean e2e lab pictures conformance chaos soak leader-soak redteam test-vm try-bare fuzz
 
 help: ## this list
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -53,6 +53,9 @@ expected: setup ## write test/functional/dataplane/expected, the kernel's state 
 
 reference: setup ## write docs/reference: resources, settings, variables, metrics, commands, exit codes
 	@$(BUN) scripts/reference.ts
+
+docs: setup ## build the documentation as a website in dist/docs
+	@$(BUN) scripts/docs.ts
 
 parity: setup ## write docs/parity.md from the IDs in the tests' names
 	@$(BUN) scripts/parity.ts

@@ -1,4 +1,5 @@
-// Checks that docs/dependencies.md lists exactly the packages that package.json and scripts/setup.sh install, with reasons.
+// Checks that docs/dependencies.md lists exactly the packages that package.json, website/package.json and scripts/setup.sh
+// install, with reasons.
 import { expect, test } from "bun:test";
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -19,8 +20,9 @@ test("every Debian package that setup installs has a reason in docs/dependencies
 });
 
 test("every npm package has a reason in docs/dependencies.md, and an exact version", () => {
-  const { dependencies, devDependencies } = JSON.parse(read("package.json")) as Record<string, Record<string, string>>;
-  const packages = { ...dependencies, ...devDependencies };
+  const parse = (file: string) => JSON.parse(read(file)) as Record<string, Record<string, string>>;
+  const { dependencies, devDependencies } = parse("package.json");
+  const packages = { ...dependencies, ...devDependencies, ...parse("website/package.json")["devDependencies"] };
   const known = (name: string) => named.has(name) || named.has(name.replace("@biomejs/", ""));
   expect(Object.keys(packages).filter((name) => !known(name))).toEqual([]);
   expect(Object.values(packages).filter((version) => !/^\d+\.\d+\.\d+$/.test(version))).toEqual([]);
