@@ -1,4 +1,5 @@
-// The commands a page shows: lines of its code blocks that begin with a program, without the remark behind.
+// The commands a page shows: lines of its code blocks that begin with a program, without the remark behind. Blocks with a language
+// are tested elsewhere: pages.test.ts runs `sh` blocks, scripts/documents/examples.test.ts checks `console` and `yaml` blocks.
 
 export interface ShownCommand {
   readonly line: number;
@@ -13,10 +14,14 @@ export function commandsOf(page: string, isProgram: (word: string) => boolean = 
   const lines = page.split("\n");
   const found: ShownCommand[] = [];
   let isFenced = false;
+  let hasLanguage = false;
   for (let i = 0; i < lines.length; i++) {
     const raw = lines[i] ?? "";
-    if (raw.startsWith("```")) isFenced = !isFenced;
-    if (!isFenced && !raw.startsWith("    ")) continue;
+    if (raw.startsWith("```")) {
+      isFenced = !isFenced;
+      hasLanguage = isFenced && raw.length > 3;
+    }
+    if (hasLanguage || (!isFenced && !raw.startsWith("    "))) continue;
     const text = raw.trim().replace(/^\$ /, "");
     const [word = ""] = text.split(" ");
     if (word === text || isUsage(text)) continue;
