@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 BUN := node_modules/.bin/bun
 
-.PHONY: help setup build check format test unit properties golden manifests image image-context parity expected reference docs bench clean e2e lab pictures conformance chaos soak leader-soak redteam test-vm try-bare fuzz
+.PHONY: help setup build check format test unit properties golden manifests image image-context parity expected reference docs release bench clean e2e lab pictures conformance chaos soak leader-soak redteam test-vm try-bare fuzz
 
 help: ## this list
 	@grep -hE '^[a-z][a-z0-9-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | awk -F'\t' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -44,6 +44,9 @@ manifests: setup ## write the CRDs and Kubernetes manifests
 
 image: build ## the container image as one file, without a registry
 	@$(BUN) scripts/image.ts
+
+release: build ## the executable, the image, manifests with its digest, and SHA256SUMS in dist/release
+	@$(BUN) scripts/release.ts
 
 image-context: build ## what image/Containerfile copies into the image
 	@$(BUN) scripts/image/context.ts

@@ -35,7 +35,10 @@ const version = (JSON.parse(readFileSync(join(root, "package.json"), "utf8")) as
 const commit = revision();
 mkdirSync(dist, { recursive: true });
 /** The executable is replaced atomically, because it may be running ("text file busy"). */
-const fresh = join(dist, `.calico-${process.pid}`);
+const folder = join(dist, `.build-${process.pid}`);
+/** The file name is always the same, because the executable contains it: the same sources give the same executable. */
+const fresh = join(folder, "calico");
+mkdirSync(folder, { recursive: true });
 const { status } = spawnSync(
   process.execPath,
   [
@@ -51,6 +54,7 @@ const { status } = spawnSync(
 );
 if (status !== 0) {
   console.error("build: compiling dist/calico failed, see above");
+  rmSync(folder, { recursive: true, force: true });
   process.exit(1);
 }
 renameSync(fresh, join(dist, "calico"));
@@ -59,6 +63,7 @@ for (const role of roles) {
   symlinkSync("calico", link);
   renameSync(link, join(dist, role));
 }
+rmSync(folder, { recursive: true, force: true });
 removeOldLinks();
 console.log(`build: dist/calico v${version} (${commit}), roles ${roles.join(" ")}`);
 

@@ -3,7 +3,7 @@
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import { fileSha256, writeArchive } from "./image/archive.ts";
+import { fileSha256, type ImageParts, writeArchive } from "./image/archive.ts";
 import { layOutContext } from "./image/context.ts";
 import { debianRoot } from "./image/debian-root.ts";
 import { IMAGE } from "./manifests/image.ts";
@@ -11,7 +11,12 @@ import { IMAGE } from "./manifests/image.ts";
 const root = join(import.meta.dir, "..");
 const ARCHIVE = join(root, "dist/calico-image.tar");
 
-export async function makeImage(target = ARCHIVE): Promise<void> {
+export function makeImage(target = ARCHIVE): Promise<void> {
+  return withImageParts((parts) => writeArchive(target, parts));
+}
+
+/** Calls `use` with the parts of the image, whose layers are deleted afterwards. */
+export async function withImageParts<T>(use: (parts: ImageParts) => Promise<T>): Promise<T> {
   const created = commitTime();
   const lower = debianRoot(created);
   const folder = mkdtempSync(join(root, "dist/image-"));
@@ -20,14 +25,14 @@ export async function makeImage(target = ARCHIVE): Promise<void> {
     layOutContext(context, await fileSha256(lower));
     const stamp = ["--sort=name", `--mtime=@${Math.floor(created.getTime() / 1000)}`, "--owner=0", "--group=0"];
     execFileSync("tar", ["-C", context, ...stamp, "--numeric-owner", "-cf", upper, "."]);
-    await writeArchive(target, { name: IMAGE, layers: [lower, upper], entrypoint: ["/usr/bin/calico-node"], created });
+    return await use({ name: IMAGE, layers: [lower, upper], entrypoint: ["/usr/bin/calico-node"], created });
   } finally {
     rmSync(folder, { recursive: true, force: true });
   }
 }
 
 /** The time in the image is that of the commit, so that equal sources produce equal images. */
-function commitTime(): Date {
+export function commitTime(): Date {
   try {
     const seconds = execFileSync("git", ["log", "-1", "--format=%ct"], { cwd: root, encoding: "utf8" });
     return new Date(Number(seconds) * 1000);

@@ -13,19 +13,28 @@ export interface ImageParts {
   readonly created: Date;
 }
 
-export async function writeArchive(target: string, { name, layers, entrypoint, created }: ImageParts): Promise<void> {
+/** Returns the configuration of the image. https://github.com/opencontainers/image-spec/blob/main/config.md */
+export const imageConfig = ({ entrypoint, created }: ImageParts, layerDigests: readonly string[]): object => ({
+  architecture: process.arch === "x64" ? "amd64" : process.arch,
+  os: "linux",
+  created: created.toISOString(),
+  config: { Entrypoint: entrypoint, Env: ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"] },
+  rootfs: { type: "layers", diff_ids: layerDigests },
+});
+
+export async function writeArchive(target: string, parts: ImageParts): Promise<void> {
+  const { name, layers } = parts;
   mkdirSync(dirname(target), { recursive: true });
   const folder = mkdtempSync(join(dirname(target), ".image-"));
   try {
     const digests = await Promise.all(layers.map(fileSha256));
     for (const [i, layer] of layers.entries()) symlinkSync(layer, join(folder, `${digests[i]}.tar`));
-    const config = JSON.stringify({
-      architecture: process.arch === "x64" ? "amd64" : process.arch,
-      os: "linux",
-      created: created.toISOString(),
-      config: { Entrypoint: entrypoint, Env: ["PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"] },
-      rootfs: { type: "layers", diff_ids: digests.map((digest) => `sha256:${digest}`) },
-    });
+    const config = JSON.stringify(
+      imageConfig(
+        parts,
+        digests.map((digest) => `sha256:${digest}`),
+      ),
+    );
     const configName = `${createHash("sha256").update(config).digest("hex")}.json`;
     writeFileSync(join(folder, configName), config);
     const entry = { Config: configName, RepoTags: [name], Layers: digests.map((digest) => `${digest}.tar`) };
