@@ -21,7 +21,7 @@ setup: ## install the Debian and npm packages that are missing
 build: setup ## one executable under dist/, with its role links
 	@$(BUN) scripts/build.ts
 
-check: setup ## types, lint, format, import direction
+check: setup ## types, lint, format, import direction, tests without fixed sleeps
 	@$(BUN) scripts/check.ts
 
 format: setup ## rewrite the sources in the house format

@@ -5,6 +5,7 @@ import { join } from "node:path";
 import { findSubjectFaults } from "./commit-subjects.ts";
 import { findUnusedExports } from "./exports.ts";
 import { findImportFaults } from "./imports.ts";
+import { findNewSleeps } from "./sleeps.ts";
 
 const root = join(import.meta.dir, "..");
 const bin = (name: string) => join(root, "node_modules/.bin", name);
@@ -15,6 +16,7 @@ const steps: readonly { name: string; run: () => Promise<string | undefined> }[]
   { name: "format", run: () => tool(bin("biome"), ["format", "--max-diagnostics=10"]) },
   { name: "imports", run: async () => findImportFaults(root).join("\n") || undefined },
   { name: "exports", run: async () => findUnusedExports(root).join("\n") || undefined },
+  { name: "sleeps", run: async () => findNewSleeps(root).join("\n") || undefined },
   { name: "commit subjects", run: async () => findSubjectFaults(root).join("\n") || undefined },
 ];
 

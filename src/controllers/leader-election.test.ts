@@ -2,6 +2,7 @@ import { expect, test } from "bun:test";
 import { silentLogger } from "../lib/log/log.ts";
 import { Leadership, leaderTimings } from "./leader-election.ts";
 import { FakeKube, status } from "./testing/fake-kube.ts";
+import { staysTrue } from "../lib/testing/eventually.ts";
 
 const LEASE = "/apis/coordination.k8s.io/v1/namespaces/ns/leases/name";
 const timings = { durationMs: 60, renewDeadlineMs: 40, retryMs: 5 };
@@ -26,8 +27,7 @@ test("one replica leads; another takes over when the first stops renewing", asyn
   const crash = new AbortController();
   const holding = first.hold(crash.signal);
   const taking = second.acquire(stop.signal);
-  await Bun.sleep(120); // two leases long
-  expect([holder(kube), second.isLeader]).toEqual(["a", false]);
+  await staysTrue(() => holder(kube) === "a" && !second.isLeader, 120); // two leases long
   crash.abort(); // and nothing is released
   await holding;
   await taking;
@@ -83,8 +83,7 @@ test("the duration in the lease is respected even if this replica uses a shorter
   const waiting = replica(kube, "a")
     .acquire(stop.signal)
     .catch(() => "stopped");
-  await Bun.sleep(200);
-  expect(holder(kube)).toBe("other");
+  await staysTrue(() => holder(kube) === "other", 200);
   stop.abort();
   expect(await waiting).toBe("stopped");
 });

@@ -5,6 +5,7 @@ import { AttemptFailed, AttemptTimedOut, TokenExpired } from "../../src/datastor
 import { GrpcChannel } from "../../src/datastore/etcd/grpc-channel.ts";
 import { Unauthorized } from "../../src/datastore/index.ts";
 import { freePort } from "../support/free-port.ts";
+import { eventually } from "../../src/lib/testing/eventually.ts";
 
 type Behaviour = (stream: ServerHttp2Stream, session: ServerHttp2Session) => void;
 
@@ -167,7 +168,7 @@ describe("the connection", () => {
       { budgetMs: 2000 },
     );
     call.send(Buffer.from("go"));
-    while (messages.length < 1) await Bun.sleep(2);
+    await eventually(() => messages.length >= 1);
     behave = () => {};
     const started = performance.now();
     expect(await ask(on, 100)).toBeInstanceOf(AttemptTimedOut);
@@ -177,7 +178,7 @@ describe("the connection", () => {
     expect(await ask(on)).toBe("yes");
     expect(connections - before).toBe(1);
     stream!.write(framed("two"));
-    while (messages.length < 2) await Bun.sleep(2);
+    await eventually(() => messages.length >= 2);
     expect(messages).toEqual(["one", "two"]);
     stream!.session!.destroy();
     expect(await ended.promise).toMatchObject({ reason: "the connection was lost" });

@@ -55,14 +55,14 @@ beforeAll(async () => {
     };
     await api.json({ method: "POST", path: "/apis/apiextensions.k8s.io/v1/customresourcedefinitions", body });
   }
-  for (const until = performance.now() + 30_000; performance.now() < until; await Bun.sleep(50))
-    if (
-      await api.list("/apis/projectcalico.org/v3/tiers").then(
+  await eventually(
+    () =>
+      api.list("/apis/projectcalico.org/v3/tiers").then(
         () => true,
         () => false,
-      )
-    )
-      break;
+      ),
+    30_000,
+  );
   await Bun.sleep(500); // the others are served shortly after
   store = await openDatastore(configOf(server.kubeconfig));
 }, 600_000);

@@ -11,6 +11,7 @@ import type { BgpPlan } from "../plan-types.ts";
 import { type Bird, ConfigurationFile, ConfigurationRejected } from "./configuration-file.ts";
 import { LocalWorkloads } from "./local-workloads.ts";
 import { BgpService, type BgpServiceOptions } from "./service.ts";
+import { eventually, staysTrue } from "../../lib/testing/eventually.ts";
 
 const root = mkdtempSync(join(tmpdir(), "calico-bgp-"));
 afterAll(() => rmSync(root, { recursive: true, force: true }));
@@ -95,7 +96,7 @@ describe("the service", () => {
     expect([birds[4].reloads, birds[6].reloads]).toEqual([2, 1]); // no change for IPv6
     const before = plans.length;
     await datastore.apply(resource("Node", "n2", { bgp: { ipv4Address: "10.0.0.2/24" } }, { a: "b" }) as never);
-    while (plans.length === before) await Bun.sleep(1);
+    await eventually(() => plans.length > before);
     expect(birds[4].reloads).toBe(2); // a label changed, the file did not
     abort.abort();
     await running;
@@ -148,7 +149,7 @@ describe("the service", () => {
       await datastore.apply(
         resource("Node", "n1", { bgp: { ipv4Address: "10.0.0.1/24" } }, { round: String(i) }) as never,
       );
-      while (plans.length === seen) await Bun.sleep(1);
+      await eventually(() => plans.length > seen);
       expect(plans.at(-1)?.peers.map(({ name }) => name)).toEqual(["Global_10_0_0_254"]);
     }
     expect(read("bird.cfg")).toBe(first);
@@ -216,8 +217,7 @@ describe("the service", () => {
     await until(() => true);
     const before = read("bird.cfg");
     await datastore.delete(key);
-    await Bun.sleep(20);
-    expect(read("bird.cfg")).toBe(before);
+    await staysTrue(() => read("bird.cfg") === before, 20);
     abort.abort();
     await running;
   });
@@ -330,7 +330,7 @@ test("NB-097 workloads with BGP sessions are read from the endpoint status files
   const abort = new AbortController();
   const running = workloads.run(abort.signal);
   put("b", { ifaceName: "cali2", ipv4Nets: ["192.168.1.7/32"], ipv6Nets: [], bgpPeerName: "lw" });
-  while (workloads.current.length < 2) await Bun.sleep(5);
+  await eventually(() => workloads.current.length >= 2);
   expect(changes).toBe(2);
   abort.abort();
   await running;

@@ -7,6 +7,7 @@ import { join } from "node:path";
 import { expect, test } from "bun:test";
 import { type Datastore, NotFound, Unavailable } from "../../datastore/index.ts";
 import { createLogger } from "../../lib/log/log.ts";
+import { eventually } from "../../lib/testing/eventually.ts";
 import { startCniService } from "./service.ts";
 
 /** A service whose datastore is ready and has no endpoints. Other reads wait for `failReads`, and then fail. */
@@ -58,10 +59,6 @@ class StuckService implements AsyncDisposable {
 
 const next = async (socket: Socket): Promise<string> => String((await once(socket, "data"))[0]);
 const TRY_AGAIN_LATER = /^1\n\{.*"code":11.*\}\n$/;
-
-async function eventually(condition: () => boolean): Promise<void> {
-  while (!condition()) await Bun.sleep(1);
-}
 
 test("requests for one attachment run sequentially, and not at all if the caller has disconnected", async () => {
   await using service = new StuckService();

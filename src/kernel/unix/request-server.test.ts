@@ -5,6 +5,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { expect, test } from "bun:test";
 import { RequestServer } from "./request-server.ts";
+import { eventually, staysTrue } from "../../lib/testing/eventually.ts";
 
 test("keepalives are sent before the reply, up to a limit", async () => {
   const folder = mkdtempSync(join(tmpdir(), "request-server-"));
@@ -22,9 +23,8 @@ test("keepalives are sent before the reply, up to a limit", async () => {
     let received = "";
     socket.on("data", (chunk: Buffer) => (received += chunk.toString()));
     socket.end("work");
-    while (received.length < 180) await Bun.sleep(1);
-    await Bun.sleep(20); // without the limit, twenty more would arrive
-    expect(received).toBe(" ".repeat(180));
+    await eventually(() => received.length >= 180);
+    await staysTrue(() => received === " ".repeat(180), 20); // without the limit, twenty more would arrive
     work.resolve("done");
     await once(socket, "end");
     expect(received).toBe(`${" ".repeat(180)}done`);

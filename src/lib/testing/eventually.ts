@@ -37,6 +37,19 @@ export async function pollUntil<T>(
   throw new Error(`not within ${withinMs} ms; last value: ${JSON.stringify(value)}`);
 }
 
+/**
+ * Checks for the whole time that `condition` holds. For tests that something does not happen.
+ * @throws Error if it does not hold, with the time at which this was noticed
+ */
+export async function staysTrue(condition: () => boolean | Promise<boolean>, forMs: number): Promise<void> {
+  const started = performance.now();
+  for await (const _ of polls(forMs))
+    if (!(await condition()))
+      throw new Error(
+        `not for ${forMs} ms, only ${Math.round(performance.now() - started)} ms: ${condition.toString()}`,
+      );
+}
+
 /** Yields at growing intervals, so that fast conditions are noticed at once and slow ones cost little CPU time. */
 async function* polls(withinMs: number): AsyncGenerator<void> {
   const deadlineMs = performance.now() + withinMs;

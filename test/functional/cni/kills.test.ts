@@ -2,6 +2,7 @@
 // completes. Each time DEL, or GC with or without the container's namespace, must remove everything.
 import { describe, expect, test } from "bun:test";
 import { canRun, CniHost, k8s } from "./cni-host.ts";
+import { pollUntil } from "../../../src/lib/testing/eventually.ts";
 
 const canTrace = canRun && Bun.which("strace") !== null;
 if (canRun && !canTrace) console.log("tests that kill at every step need strace: skipped");
@@ -12,7 +13,11 @@ const MAX_CALLS = 60;
 
 async function expectClean(host: CniHost, step: string): Promise<void> {
   // The kernel deletes a namespace, and its end of a veth pair, asynchronously.
-  for (let tries = 0; tries < 200 && host.workloadLinks().length > 0; tries++) await Bun.sleep(50);
+  await pollUntil(
+    () => host.workloadLinks(),
+    (links) => links.length === 0,
+    10_000,
+  );
   const left = {
     links: host.workloadLinks(),
     routes: host.kernel.routes

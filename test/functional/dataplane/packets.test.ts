@@ -4,6 +4,7 @@ import type { LinuxKernel } from "../../../src/dataplane/index.ts";
 import type { Cidr, IpAddress } from "../../../src/lib/ip/ip.ts";
 import { allowProfile, BACKENDS, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
 import { withoutMatch } from "./rejecting-kernel.ts";
+import { pollUntil } from "../../../src/lib/testing/eventually.ts";
 
 const tcp = { name: "tcp" };
 const port = (first: number, last = first) => ({ first, last });
@@ -104,7 +105,7 @@ for (const backend of BACKENDS)
           // Nobody answers: only whether the packet got through is asked.
           await host.probe([{ from: pod.target, to: outside as IpAddress, protocol: "udp", port: 53, source }], 100);
           // Its way may have to be asked for first.
-          for (let tries = 0; tries < 40 && seen() < desired; tries++) await Bun.sleep(50);
+          await pollUntil(seen, (count) => count >= desired, 2000);
           expect([source, seen()]).toEqual([source, desired]);
         }
       }

@@ -213,7 +213,7 @@ describe("a lab of one host", () => {
     try {
       const first = calico("up", ...shape);
       // The host is still starting; a command that ran in it now would use the machine's own files.
-      while (first.exitCode === null && !existsSync("/var/lib/calico-lab/testint/pid/node1-host")) await Bun.sleep(1);
+      await eventually(() => first.exitCode !== null || existsSync("/var/lib/calico-lab/testint/pid/node1-host"));
       first.kill("SIGINT");
       expect(await first.exited).toBe(130);
       expect(await new Response(first.stdout).text()).toContain("resume with calico lab up --name testint");
