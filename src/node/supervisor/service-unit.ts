@@ -13,7 +13,6 @@ export const ENVIRONMENT_FILE = "/etc/calico/calico-node.env";
 export function serviceUnit({ executable, environmentFile }: ServiceUnit): string {
   return `[Unit]
 Description=Calico node: routes and network policy for the workloads of this host
-Documentation=https://docs.tigera.io/calico
 Wants=network-online.target
 After=network-online.target
 

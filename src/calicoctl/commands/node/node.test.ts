@@ -144,6 +144,9 @@ test("TC-C37 node run --dryrun shows no secrets", async () => {
   expect(out).not.toMatch(/hunter2|eyJ/);
 });
 
+test("TC-C37 the unit does not refer to the documentation of another program", () =>
+  expect(serviceUnit({ executable: "/bin/true", environmentFile: "/x" })).not.toContain("Documentation="));
+
 test("TC-C37 the environment's values survive quotes and dollars", () =>
   expect(environmentText({ B: 'a"b$c\\d`e', A: "1", C: undefined, D: "" })).toBe('A="1"\nB="a\\"b\\$c\\\\d\\`e"\n'));
 
