@@ -1,6 +1,6 @@
 // Tests the parsing of packet filters of other programs, and the findings about them.
 import { describe, expect, test } from "bun:test";
-import { healthy, node, pool, PODS, session, THREE } from "../testing/healthy.ts";
+import { healthy, node, pool, PODS, resource, session, THREE } from "../testing/healthy.ts";
 import { examine } from "./examine.ts";
 import { clusterFacts, type HostFacts } from "./facts.ts";
 import type { Finding } from "./finding.ts";
@@ -129,5 +129,17 @@ describe("findings", () => {
     expect(found).toMatchObject({ severity: "warning" });
     expect(found.fix).toContain("udp dport 4789 accept");
     expect(findingsFor(nft(chain("i", "input", "drop", "ip saddr 10.0.0.0/24 accept")), {}, overlay)).toEqual([]);
+  });
+
+  test("VXLAN: the port is that of FelixConfiguration, the node's before the common one", () => {
+    const overlay = [pool("pods", "10.65.0.0/16", { vxlanMode: "Always" }), node("n1", "10.0.0.1/24")];
+    const common = resource("FelixConfiguration", "default", { vxlanPort: 8472 });
+    const closed = (port: number) => nft(chain("i", "input", "drop", `udp dport ${port} accept`));
+    expect(findingsFor(closed(8472), {}, [...overlay, common])).toEqual([]);
+    const found = only(findingsFor(closed(4789), {}, [...overlay, common]));
+    expect(found.problem).toContain("the VXLAN overlay (udp port 8472)");
+    expect(found.fix).toContain("udp dport 8472 accept");
+    const own = resource("FelixConfiguration", "node.n1", { vxlanPort: 8473 });
+    expect(only(findingsFor(closed(8472), {}, [...overlay, common, own])).fix).toContain("udp dport 8473 accept");
   });
 });

@@ -7,7 +7,8 @@ import type { FilterChain, FilterRule } from "./packet-filters.ts";
 
 const MAX_EVIDENCE = 5;
 const BGP_PORT = 179;
-const VXLAN_PORT = 4789;
+/** The default of `vxlanPort` in FelixConfiguration. */
+const DEFAULT_VXLAN_PORT = 4789;
 
 export function* foreignFilters(cluster: ClusterFacts, host: HostFacts): Generator<Finding> {
   const node = cluster.nodes.get(host.node);
@@ -51,7 +52,13 @@ function* dropsOfHostPackets(cluster: ClusterFacts, host: HostFacts, chain: Filt
   const hasVxlan = cluster.pools.some((pool) => usesVxlan(pool) && !pool.isDisabled);
   const services = [
     { what: "BGP", port: BGP_PORT, protocol: "tcp", isUsed: sessions.length > 0, mayFail: sessionsDown.length > 0 },
-    { what: "the VXLAN overlay", port: VXLAN_PORT, protocol: "udp", isUsed: hasVxlan, mayFail: hasVxlan },
+    {
+      what: "the VXLAN overlay",
+      port: hasVxlan ? vxlanPort(cluster, host.node) : DEFAULT_VXLAN_PORT,
+      protocol: "udp",
+      isUsed: hasVxlan,
+      mayFail: hasVxlan,
+    },
   ];
   for (const { what, port, protocol, isUsed, mayFail } of services) {
     if (!isUsed) continue;
@@ -82,6 +89,11 @@ function* dropsOfHostPackets(cluster: ClusterFacts, host: HostFacts, chain: Filt
             : `iptables-legacy -I ${chain.name} -p ${protocol} --dport ${port} -j ACCEPT, and the same in the configuration of the program that owns the chain`,
     });
   }
+}
+
+/** Returns the port that Felix uses on this node: the configuration of the node takes precedence. */
+function vxlanPort({ felix }: ClusterFacts, node: string): number {
+  return felix.get(`node.${node}`)?.vxlanPort ?? felix.get("default")?.vxlanPort ?? DEFAULT_VXLAN_PORT;
 }
 
 /** Returns why the chain drops all packets that no other rule decides, or undefined if it does not. */
