@@ -35,6 +35,16 @@ test("TC-C04 apply creates what is not there and updates what is", async () => {
   expect(after?.metadata.uid).toBe(before?.metadata.uid ?? "");
 });
 
+test("TC-C04 apply reports that the built-in profile cannot be changed", async () => {
+  using line = new CommandLine();
+  const exported = await line.run("get", "profile", "projectcalico-default-allow", "-o", "yaml", "--export");
+  expect(await line.pipe(exported.out, "apply", "-f", "-")).toEqual({
+    code: 1,
+    out: "",
+    err: "Failed to apply 'Profile' resource: [operation update is not supported on Profile(projectcalico-default-allow): it is built in and cannot be changed]\n",
+  });
+});
+
 test("TC-C05 replace counts what it tried and tells the last error", async () => {
   using line = new CommandLine();
   await line.given(pool("b", "10.2.0.0/16"));

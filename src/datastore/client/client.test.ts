@@ -406,7 +406,11 @@ test("DM-016 the built-in profile always exists and cannot be changed", async ()
   expect(await fault(client.create(make("Profile", name.name)))).toBeInstanceOf(AlreadyExists);
   expect(await fault(client.delete(name))).toBeInstanceOf(Unsupported);
   const marked = { ...profile, metadata: { ...profile.metadata, uid: "u", creationTimestamp: "2020-01-01T00:00:00Z" } };
-  expect(await fault(client.update(marked))).toBeInstanceOf(Unsupported);
+  for (const change of [client.update(marked), client.apply(profile), client.replace(profile)]) {
+    const error = await fault(change);
+    expect(error).toBeInstanceOf(Unsupported);
+    expect(error.message).toContain("Profile(projectcalico-default-allow): it is built in and cannot be changed");
+  }
 });
 
 test("a watch yields resources with their revisions", async () => {

@@ -156,7 +156,8 @@ export class Client {
     name: ResourceName<K>,
     options: CallOptions & { readonly revision?: Revision; readonly uid?: string } = {},
   ): Promise<ResourceOf<K>> {
-    if (isStatic(name)) throw new Unsupported("delete", `${name.kind}(${name.name})`, "it is built in");
+    if (isStatic(name))
+      throw new Unsupported("delete", `${name.kind}(${name.name})`, "it is built in and cannot be deleted");
     checkScope(name);
     const { signal, revision } = options;
     const hooks = KIND_HOOKS[name.kind];
@@ -230,9 +231,11 @@ export class Client {
     await this.#beforeWrite();
     const hooks = KIND_HOOKS[resource.kind] ?? {};
     const prepared = hooks.prepare?.(resource) ?? resource;
-    checkUpdate(prepared);
     const name = nameOf(prepared);
-    if (isStatic(name)) throw new Unsupported("update", `${name.kind}(${name.name})`, "it is built in");
+    // Comes first: the built-in resource has no UID and creation time, so `checkUpdate` would report these.
+    if (isStatic(name))
+      throw new Unsupported("update", `${name.kind}(${name.name})`, "it is built in and cannot be changed");
+    checkUpdate(prepared);
     const checked = await validate(prepared, "update", options, () => this.#find(name, options));
     const context = this.#context(options);
     const stored = await this.#atKey(name, async (key) => {
