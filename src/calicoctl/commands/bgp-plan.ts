@@ -31,7 +31,8 @@ export async function run(call: Call<typeof bgpPlanGrammar>): Promise<number> {
     await collectDatastore(store.datastore, node, collector);
   } else await collectFiles(call, directory, collector);
   try {
-    call.io.out(print(plan(collector.stateFor(node), node, inputsOf(call))));
+    const made = plan(collector.stateFor(node), node, inputsOf(call));
+    call.io.out(print({ ...made, secretsNotRead: secretsNotRead(made, call.flags.secret) }));
     return 0;
   } catch (error) {
     if (!(error instanceof NoSuchNode)) throw error;
@@ -61,14 +62,24 @@ function inputsOf(call: Call<typeof bgpPlanGrammar>): LocalInputs {
   const { env } = call.io;
   const routerId = call.flags["router-id"] ?? env["CALICO_ROUTER_ID"];
   const clusterIps = env["CALICO_ADVERTISE_CLUSTER_IPS"];
-  const secrets = new Set(call.flags.secret);
   return {
     routerId,
     ...(clusterIps === undefined || clusterIps === ""
       ? {}
       : { clusterIps: clusterIps.split(",").map((text) => text.trim()) }),
-    hasSecret: ({ name, key }) => secrets.has(`${name}/${key}`),
+    // The command does not read Secrets, so it assumes that they exist and lists them in `secretsNotRead`.
+    hasSecret: () => true,
   };
+}
+
+/** The plan, and the secrets (`name/key`) that the plan assumes to exist. */
+interface PrintedPlan extends BgpPlan {
+  readonly secretsNotRead: readonly string[];
+}
+
+function secretsNotRead({ peers }: BgpPlan, given: readonly string[]): readonly string[] {
+  const used = new Set(peers.flatMap(({ password }) => password ?? []));
+  return [...used].filter((secret) => !given.includes(secret));
 }
 
 const PRINTERS = {
@@ -81,7 +92,7 @@ const PRINTERS = {
       .join("\n"),
 } as const;
 
-function tables(made: BgpPlan): string {
+function tables(made: PrintedPlan): string {
   const facts = [
     ["Node", made.node],
     ["Router ID", made.routerId],
@@ -118,6 +129,15 @@ function tables(made: BgpPlan): string {
           .map(
             (filter) => `${filter.function}: ${filter.rules.length} ${filter.rules.length === 1 ? "rule" : "rules"}\n`,
           )
+          .join(""),
+      ),
+    );
+  if (made.secretsNotRead.length > 0)
+    sections.push(
+      section(
+        "Secrets that this command did not read",
+        made.secretsNotRead
+          .map((secret) => `${secret}: the session has this password if calico-node can read the Secret\n`)
           .join(""),
       ),
     );

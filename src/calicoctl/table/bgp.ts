@@ -19,7 +19,7 @@ export const bgpPlanGrammar = {
       type: "text",
       value: "NAME/KEY",
       isRepeatable: true,
-      about: "key of a Secret that the node can read; may be repeated",
+      about: "key of a Secret that the node is known to read; may be repeated",
     },
     ...CONFIG,
   },
@@ -37,7 +37,7 @@ export const bgpGroup: Command = {
         "NODE [--output=<OUTPUT>] [--from=<DIR>] [--router-id=<ID>] [--secret=<NAME/KEY>]... [--config=<CONFIG>]",
       ],
       details:
-        "The node computes the same plan. Inputs that only the node has are given by flags: without --secret, passwords are shown as missing. Workloads that use BGP are not listed as peers.",
+        "The node computes the same plan. Inputs that only the node has are given by flags. Secrets are not read: the plan assumes that the node can read them, and lists those that are not given by --secret. Workloads that use BGP are not listed as peers.",
       ...bgpPlanGrammar,
       examples: [
         { line: "node1", about: "Sessions, announced routes and filters of node1." },
