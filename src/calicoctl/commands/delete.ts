@@ -1,11 +1,13 @@
 // Implements `calicoctl delete`, which deletes resources by kind and name, or those of files.
 import { NotFound } from "../../datastore/index.ts";
+import type { Resource } from "../../model/index.ts";
 import { remove, resolveNamespace } from "../resources/actions.ts";
 import { optionsFor, openChecked } from "../resources/client.ts";
 import type { Call } from "../table/flags.ts";
 import type { deleteGrammar } from "../table/resources.ts";
 import { readResources } from "../input/resources.ts";
 import { describe } from "../resources/results.ts";
+import { warnOfDeleted } from "../resources/write-warnings.ts";
 import { resourcesFromWords } from "../command-line/named-resources.ts";
 
 export async function run(call: Call<typeof deleteGrammar>): Promise<number> {
@@ -18,14 +20,16 @@ export async function run(call: Call<typeof deleteGrammar>): Promise<number> {
   }
   await using store = await openChecked(call, optionsFor(targets.length));
   const faults: { readonly kind: string; readonly reason: string }[] = [];
+  const deleted: Resource[] = [];
   let missing = 0;
   for (const target of targets)
     try {
-      await remove(store, resolveNamespace(target, flags));
+      deleted.push(await remove(store, resolveNamespace(target, flags)));
     } catch (error) {
       if (flags["skip-not-exists"] && error instanceof NotFound) missing++;
       else faults.push({ kind: target.kind, reason: describe(error) });
     }
+  await warnOfDeleted(io, store, deleted);
   const kinds = new Set(targets.map((target) => target.kind));
   const named = kinds.size === 1 ? `'${[...kinds][0]}' ` : "";
   const done = targets.length - faults.length - missing;

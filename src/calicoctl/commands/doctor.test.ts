@@ -1,5 +1,8 @@
 import { expect, test } from "bun:test";
-import { CommandLine } from "../testing/command-line.ts";
+import { openDatastore } from "../../datastore/index.ts";
+import { Ipam } from "../../ipam/index.ts";
+import { parseAddress } from "../../lib/ip/ip.ts";
+import { CommandLine, pool } from "../testing/command-line.ts";
 
 const node = (name: string, address: string) =>
   `apiVersion: projectcalico.org/v3\nkind: Node\nmetadata: {name: ${name}}\nspec: {bgp: {ipv4Address: ${address}/24}}\n`;
@@ -109,4 +112,75 @@ test("bgp plan does not read secrets: it shows the password's name and never rep
   });
   expect(await json("--secret", "bgp-secrets/r1")).toMatchObject({ problems: [], secretsNotRead: [] });
   expect((await line.run("bgp", "plan", "n1", "-o", "bird")).out).toContain('password "<bgp-secrets/r1>"');
+});
+
+const endpoint = (name: string, address: string) =>
+  `apiVersion: projectcalico.org/v3\nkind: WorkloadEndpoint\nmetadata: {name: n1-cni-${name}-eth0, namespace: default}\nspec: {node: n1, orchestrator: cni, containerID: ${name}, endpoint: eth0, interfaceName: cali${name}, ipNetworks: [${address}/32]}\n`;
+
+/** Assigns addresses of n1 with IPAM. */
+async function assign(line: CommandLine, ...addresses: readonly string[]): Promise<void> {
+  const path = line.env["CALICO_SQLITE_PATH"] ?? "";
+  const datastore = await openDatastore({ type: "sqlite", path, isFallback: false });
+  try {
+    for (const address of addresses)
+      await new Ipam({ datastore }).assignAddress({
+        address: parseAddress(address),
+        host: "n1",
+        handleId: `h-${address}`,
+        attributes: { node: "n1" },
+      });
+  } finally {
+    await datastore.close();
+  }
+}
+
+test("deleting a pool that is in use prints a warning, and doctor reports the workloads until the pool exists again", async () => {
+  using line = new CommandLine();
+  line.env["CALICO_NODENAME_FILE"] = line.file("nodename", "");
+  await line.given(
+    node("n1", "192.0.2.1"),
+    pool("a", "10.1.0.0/24"),
+    pool("b", "10.2.0.0/24"),
+    pool("c", "10.3.0.0/24"),
+  );
+  await line.given(endpoint("web", "10.1.0.1"), endpoint("db", "10.1.0.2"));
+  await line.given(endpoint("local", "10.1.0.3"), endpoint("foreign", "172.20.0.7")); // not assigned by IPAM
+  await assign(line, "10.1.0.1", "10.1.0.2", "10.1.0.9");
+  expect((await line.run("doctor")).code).toBe(0);
+
+  expect(await line.run("delete", "ippool", "b")).toMatchObject({ code: 0, err: "" }); // not in use
+  const deleted = await line.run("delete", "ippool", "a");
+  expect(deleted).toMatchObject({ code: 0, out: "Successfully deleted 1 'IPPool' resource(s)\n" });
+  expect(deleted.err).toMatch(
+    /^Warning: IPPool\(a\) is deleted, but 3 addresses of 10\.1\.0\.0\/24 are still in use: .*\n$/,
+  );
+  for (const text of ["traffic between nodes fails", "cidr 10.1.0.0/24 and blockSize 26", "spec.disabled: true"])
+    expect(deleted.err).toContain(text);
+
+  const json = await line.run("doctor", "-o", "json");
+  expect(json.code).toBe(3);
+  const { findings, notChecked } = JSON.parse(json.out) as { findings: object[]; notChecked: object[] };
+  expect(notChecked).toEqual([]);
+  expect(findings).toMatchObject([
+    {
+      id: "address-in-no-pool",
+      severity: "error",
+      problem: expect.stringMatching(/^2 addresses of workloads are in no IPv4 pool, for example 10\.1\.0\.\d /),
+      evidence: [expect.stringContaining("block 10.1.0.0/26 lies in no pool: 2 addresses")],
+      fix: expect.stringContaining("blockSize 26"),
+    },
+  ]);
+
+  await line.given(pool("a", "10.1.0.0/24"));
+  expect((await line.run("doctor")).code).toBe(0);
+});
+
+test("doctor: a cluster without any pool has no finding about addresses in no pool", async () => {
+  using line = new CommandLine();
+  line.env["CALICO_NODENAME_FILE"] = line.file("nodename", "");
+  await line.given(node("n1", "192.0.2.1"), pool("a", "10.1.0.0/24"));
+  await line.given(endpoint("web", "10.1.0.1"));
+  await assign(line, "10.1.0.1");
+  expect((await line.run("delete", "ippool", "a")).err).toContain("1 address of 10.1.0.0/24 is still in use");
+  expect((await line.run("doctor")).out).not.toContain("in no IPv4 pool");
 });

@@ -7,8 +7,9 @@ import { type OpenStore, openStore } from "../resources/client.ts";
 import type { Call } from "../table/flags.ts";
 import type { doctorGrammar } from "../table/doctor.ts";
 import { type Examination, examine, type NotChecked } from "../doctor/examine.ts";
-import { CLUSTER_KINDS, type ClusterFacts, clusterFacts, type Unreadable } from "../doctor/facts.ts";
+import { CLUSTER_KINDS, type ClusterFacts, clusterFacts, type Source, type Unreadable } from "../doctor/facts.ts";
 import { CHECKED_KINDS, CHECKED_KUBERNETES_KINDS } from "../doctor/not-used.ts";
+import { readOutsidePools } from "../doctor/outside-pools.ts";
 import { printExamination } from "../doctor/print.ts";
 import { readCluster } from "../input/cluster.ts";
 import { toJson } from "../output/json.ts";
@@ -55,8 +56,8 @@ interface ReadCluster {
 async function readDatastore(call: Call<typeof doctorGrammar>): Promise<ReadCluster> {
   await using store = await openStore(call, { requests: "many" });
   const skip = (error: Error) => call.io.err(`Skipped: ${error.message}\n`);
-  const unreadable = new Map<KindName | "blocks" | "fill", Error>();
-  const attempt = async <T>(source: KindName | "blocks" | "fill", read: () => Promise<T>, fallback: T): Promise<T> => {
+  const unreadable = new Map<Source, Error>();
+  const attempt = async <T>(source: Source, read: () => Promise<T>, fallback: T): Promise<T> => {
     try {
       return await read();
     } catch (error) {
@@ -79,20 +80,24 @@ async function readDatastore(call: Call<typeof doctorGrammar>): Promise<ReadClus
     async () => (await store.datastore.list({ type: "blockAffinity", affinityType: "host" })).items,
     [],
   );
-  const pools = await attempt(
-    "fill",
-    async () => (await new Ipam({ datastore: store.datastore }).utilization()).pools,
-    [],
-  );
+  const { pools, orphans } = await attempt("fill", () => new Ipam({ datastore: store.datastore }).utilization(), {
+    pools: [],
+    orphans: [],
+  });
+  const usedOrphans = orphans.filter(({ inUse }) => inUse > 0n).map(({ cidr }) => cidr);
+  const outsidePools = await attempt("outsidePools", () => readOutsidePools(store.datastore, usedOrphans), []);
   const cluster = clusterFacts(
     lists.flat(),
     affinities.map(({ key, value }) => ({ host: key.host, cidr: key.cidr, affinity: value })),
-    new Map(
-      pools.map(({ cidr, capacity, available }) => [
-        cidr,
-        { capacity: Number(capacity), available: Number(available) },
-      ]),
-    ),
+    {
+      fill: new Map(
+        pools.map(({ cidr, capacity, available }) => [
+          cidr,
+          { capacity: Number(capacity), available: Number(available) },
+        ]),
+      ),
+      outsidePools,
+    },
     unreadable,
   );
   return { cluster, notRead: optionalSources(unreadable) };

@@ -27,7 +27,7 @@ describe("a check that fails", () => {
     const cluster = clusterFacts(
       [...THREE, node("n4", "10.0.0.3/24")],
       [],
-      new Map(),
+      undefined,
       new Map([["IPPool", new Error("cannot list IPPools: forbidden")]]),
     );
     const examination = examine(cluster, { ...healthy, links: [link("eth0", "10.0.0.1/24")] });

@@ -22,6 +22,7 @@ import {
   shadowedPeers,
   unmatchedPeers,
 } from "./peerings.ts";
+import { workloadsOutsidePools } from "./outside-pools.ts";
 import { planAll, type Plans } from "./plans.ts";
 import { fullPools, nodesWithoutPool, overlappingPools, poolsOnHosts, poolsOnServices, tooFewBlocks } from "./pools.ts";
 
@@ -64,6 +65,7 @@ const CLUSTER_CHECKS: Readonly<Record<string, Check>> = {
   "the number of blocks": ({ cluster }) => tooFewBlocks(cluster),
   "nodes without a pool": ({ cluster }) => nodesWithoutPool(cluster),
   "full pools": ({ cluster }) => fullPools(cluster),
+  "workloads with addresses in no pool": ({ cluster }) => workloadsOutsidePools(cluster),
   "invalid policies, sets and host endpoints": ({ cluster }) => notUsed(cluster),
   "objects that BGP ignores": ({ cluster, plans, host, found }) =>
     ignoredByBgp(cluster, plans, new Set(found.map(({ object }) => object)), host),

@@ -22,6 +22,7 @@ import type { AddressConnections } from "./host-connections.ts";
 import type { GuardFacts } from "./host-guard.ts";
 import type { RejectedPart } from "./host-rejected-rules.ts";
 import type { FilterChain } from "./packet-filters.ts";
+import type { OutsidePools } from "./outside-pools.ts";
 import { CHECKED_KINDS, findNotUsed, type NotUsed } from "./not-used.ts";
 
 export type { StoredBlock };
@@ -45,7 +46,16 @@ export interface ReportedStatus {
   readonly peers: ReadonlyMap<string, string>;
 }
 
-export interface ClusterFacts {
+/** Facts from IPAM. Both are empty if the resources come from files. */
+export interface AddressFacts {
+  /** The capacity and the free addresses of pools, by CIDR. */
+  readonly fill: ReadonlyMap<Cidr, PoolFill>;
+  /** Workloads with an address that IPAM assigned and that lies in no pool. */
+  readonly outsidePools: readonly OutsidePools[];
+}
+const NO_ADDRESSES: AddressFacts = { fill: new Map(), outsidePools: [] };
+
+export interface ClusterFacts extends AddressFacts {
   readonly bgp: BgpState;
   /** The same with the node-to-node mesh off: the mesh peers each node with each other node, so no plan is needed for it. */
   readonly withoutMesh: BgpState;
@@ -55,8 +65,6 @@ export interface ClusterFacts {
   readonly reported: ReadonlyMap<string, ReportedStatus>;
   readonly strictAffinity: boolean;
   readonly blocks: readonly { readonly host: string; readonly cidr: Cidr }[];
-  /** The capacity and the free addresses of pools, by CIDR. Empty if the resources come from files. */
-  readonly fill: ReadonlyMap<Cidr, PoolFill>;
   /** Resources that Felix does not enforce as they are written. */
   readonly notUsed: readonly NotUsed[];
 }
@@ -155,11 +163,16 @@ export const CLUSTER_KINDS = [
   ...CHECKED_KINDS,
 ] as const satisfies readonly KindName[];
 
-/** Errors of reading the datastore, by what was read: a kind of resources, the block affinities, or how full the pools are. */
-export type Unreadable = ReadonlyMap<KindName | "blocks" | "fill", Error>;
+/**
+ * What doctor reads from the datastore: a kind of resources, the block affinities, how full the pools are, or the workloads
+ * with addresses in no pool.
+ */
+export type Source = KindName | "blocks" | "fill" | "outsidePools";
+/** Errors of reading the datastore. */
+export type Unreadable = ReadonlyMap<Source, Error>;
 
 /** Facts that the checks cannot do without, and the data that each is computed from. */
-const SOURCES: Readonly<Partial<Record<keyof ClusterFacts, readonly (KindName | "blocks" | "fill")[]>>> = {
+const SOURCES: Readonly<Partial<Record<keyof ClusterFacts, readonly Source[]>>> = {
   bgp: ["Node", "BGPConfiguration", "BGPPeer", "BGPFilter", "IPPool"],
   withoutMesh: ["Node", "BGPConfiguration", "BGPPeer", "BGPFilter", "IPPool"],
   nodes: ["Node"],
@@ -168,6 +181,7 @@ const SOURCES: Readonly<Partial<Record<keyof ClusterFacts, readonly (KindName | 
   strictAffinity: ["IPAMConfiguration"],
   blocks: ["blocks"],
   fill: ["fill"],
+  outsidePools: ["fill", "outsidePools"],
 };
 
 /**
@@ -178,10 +192,10 @@ const SOURCES: Readonly<Partial<Record<keyof ClusterFacts, readonly (KindName | 
 export function clusterFacts(
   resources: readonly Resource[],
   blocks: readonly StoredBlock[] = [],
-  fill: ClusterFacts["fill"] = new Map(),
+  addresses: AddressFacts = NO_ADDRESSES,
   unreadable: Unreadable = new Map(),
 ): ClusterFacts {
-  const facts = computeFacts(resources, blocks, fill);
+  const facts = computeFacts(resources, blocks, addresses);
   for (const [name, sources] of Object.entries(SOURCES)) {
     const error = sources.map((source) => unreadable.get(source)).find((each) => each !== undefined);
     if (error !== undefined) Object.defineProperty(facts, name, { get: () => raise(error) });
@@ -196,7 +210,7 @@ function raise(error: Error): never {
 function computeFacts(
   resources: readonly Resource[],
   blocks: readonly StoredBlock[],
-  fill: ClusterFacts["fill"],
+  addresses: AddressFacts,
 ): ClusterFacts {
   const collector = new BgpCollector();
   for (const resource of resources) collector.setResource(resource.metadata.name, resource, resource.kind);
@@ -216,7 +230,7 @@ function computeFacts(
       const parsed = tryParseCidr(cidr);
       return parsed === undefined || affinity.deleted ? [] : [{ host, cidr: parsed }];
     }),
-    fill,
+    ...addresses,
     notUsed: findNotUsed(resources),
   };
 }

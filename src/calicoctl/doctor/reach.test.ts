@@ -30,7 +30,10 @@ describe("pools", () => {
   test("a pool without free addresses, and one that is nearly full", () => {
     const fill = (available: number) =>
       examine(
-        clusterFacts([PODS, ...THREE], [], new Map([[parseCidr("10.65.0.0/16"), { capacity: 65536, available }]])),
+        clusterFacts([PODS, ...THREE], [], {
+          fill: new Map([[parseCidr("10.65.0.0/16"), { capacity: 65536, available }]]),
+          outsidePools: [],
+        }),
       ).findings;
     expect(fill(0)).toMatchObject([{ id: "pool-full", severity: "error" }]);
     expect(fill(100)).toMatchObject([{ id: "pool-full", severity: "warning" }]);
