@@ -1,4 +1,4 @@
-// The program around the commands: names, help, configuration, versions.
+// Tests the parts of calicoctl that all commands share: names, help, configuration and version checks.
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ const clusterInformation = (spec: object) =>
     spec,
   }) as const;
 
-test("TC-C01 a named file replaces the environment, without one the environment counts", async () => {
+test("TC-C01 a configuration file replaces the environment, which is used without one", async () => {
   using line = new CommandLine();
   await line.given(networkSet("a"));
   const config = (spec: string) =>
@@ -43,7 +43,7 @@ test("TC-C01 a named file replaces the environment, without one the environment 
   ];
   for (const [file, want] of early) {
     const answer = await line.run("get", "gnetsets", "--config", file);
-    expect(answer).toMatchObject({ code: 1, err: "" }); // found before a client exists: on standard output
+    expect(answer).toMatchObject({ code: 1, err: "" }); // as in Calico, on standard output
     expect(answer.out).toContain(want);
   }
   line.env["DATASTORE_TYPE"] = "etcdv3";
@@ -56,24 +56,24 @@ test("TC-C01 a named file replaces the environment, without one the environment 
   expect((await line.run("get", "gnetsets")).out).toContain("a");
 });
 
-test("a word that is nearly right is answered with the right one", async () => {
+test("errors for misspelled words suggest the correct one", async () => {
   using line = new CommandLine();
-  const said = async (...words: string[]) => (await line.run(...words)).err;
-  expect(await said("gte", "nodes")).toBe(
+  const errorOf = async (...words: string[]) => (await line.run(...words)).err;
+  expect(await errorOf("gte", "nodes")).toBe(
     'calicoctl: unknown command "gte"\nDid you mean get?\nRun "calicoctl --help" for the list of commands.\n',
   );
-  expect(await said("get", "ippol")).toContain("resource type 'ippol' is not supported; did you mean ippool?");
-  expect(await said("get", "nodess")).toContain("did you mean node?");
-  expect(await said("get", "foos")).toContain("; supported types are BGPConfiguration,");
-  expect(await said("get", "nodes", "--ouput=json")).toBe(
+  expect(await errorOf("get", "ippol")).toContain("resource type 'ippol' is not supported; did you mean ippool?");
+  expect(await errorOf("get", "nodess")).toContain("did you mean node?");
+  expect(await errorOf("get", "foos")).toContain("; supported types are BGPConfiguration,");
+  expect(await errorOf("get", "nodes", "--ouput=json")).toBe(
     'calicoctl get: unknown flag --ouput\nDid you mean --output?\nRun "calicoctl get --help" for its arguments and flags.\n',
   );
   const policy =
     "apiVersion: networking.k8s.io/v1\nkind: NetworkPolicy\nmetadata: {name: a}\nspec: {podSelector: {}}\n";
-  expect(await said("apply", "-f", line.file("k.yaml", policy))).toContain("kubectl applies it; calicoctl convert");
+  expect(await errorOf("apply", "-f", line.file("k.yaml", policy))).toContain("apply it with kubectl, or convert it");
 });
 
-/** A command line that does not fit the grammar, and the first lines that are printed on standard error. */
+/** Command lines with wrong usage, and the first lines that are printed on standard error. */
 const WRONG_USAGE: readonly (readonly [readonly string[], ...(readonly string[])])[] = [
   [["foo"], 'calicoctl: unknown command "foo"', 'Run "calicoctl --help" for the list of commands.'],
   [["gte", "nodes"], 'calicoctl: unknown command "gte"', "Did you mean get?"],
@@ -92,10 +92,10 @@ const WRONG_USAGE: readonly (readonly [readonly string[], ...(readonly string[])
   ],
   [["bgp", "foo"], 'calicoctl bgp: unknown command "foo"', "Commands: plan"],
   [["release"], 'calicoctl: unknown command "release"', "Did you mean ipam release?"],
-  [["ipam", "release"], "calicoctl ipam release: give --ip or --from-report"],
+  [["ipam", "release"], "calicoctl ipam release: --ip or --from-report is required"],
   [
     ["ipam", "release", "--ip=10.0.0.1", "--from-report=r"],
-    "calicoctl ipam release: give --ip or --from-report, not both",
+    "calicoctl ipam release: use --ip or --from-report, not both",
   ],
   [["ipam", "check", "now"], 'calicoctl ipam check: unexpected argument "now"', "Usage:"],
   [["ipam", "check", "--fixx"], "calicoctl ipam check: unknown flag --fixx", "Did you mean --fix?"],
@@ -175,12 +175,12 @@ test("a group without a command prints its help", async () => {
     expect(await line.run(...args)).toMatchObject({ code: 0, err: "" });
 });
 
-test("a flag of the command may stand before it", async () => {
+test("a flag of a command may precede its name", async () => {
   using line = new CommandLine();
   expect((await line.run("--config", `${line.folder}/nope.cfg`, "get", "nodes")).out).toContain("nope.cfg");
 });
 
-/** Every command that reads, or changes only what is there already. */
+/** All commands that only read, or only change existing data. */
 const NEEDS_DATASTORE: readonly (readonly string[])[] = [
   ["get", "nodes"],
   ["get", "node", "n1", "-o", "yaml"],
@@ -205,7 +205,7 @@ const NEEDS_DATASTORE: readonly (readonly string[])[] = [
 ];
 
 for (const args of NEEDS_DATASTORE)
-  test(`${args.join(" ")}: a datastore that does not exist is named, not created`, async () => {
+  test(`${args.join(" ")}: a datastore that does not exist is reported, not created`, async () => {
     using line = new CommandLine();
     const folder = join(line.folder, "missing");
     line.env["CALICO_SQLITE_PATH"] = join(folder, "x.db");
@@ -247,7 +247,7 @@ test("version as JSON", async () => {
   expect((await line.run("version", "-o", "yaml")).err).toContain("-o yaml: want text or json");
 });
 
-test("a datastore that does not answer is named, and the command ends", async () => {
+test("a datastore that does not answer is reported, and the command fails", async () => {
   using line = new CommandLine();
   line.env["DATASTORE_TYPE"] = "etcdv3";
   line.env["ETCD_ENDPOINTS"] = "http://127.0.0.1:1";
@@ -258,7 +258,7 @@ test("a datastore that does not answer is named, and the command ends", async ()
   expect(performance.now() - started).toBeLessThan(3000);
 });
 
-test("without any setting it is the embedded datastore, which openers mention on a terminal", async () => {
+test("without any setting the embedded datastore is used, with a notice on a terminal", async () => {
   const call = callWith({ HOME: "/nonexistent" });
   expect(await loadConfig({ ...call, io: { ...call.io, isTerminal: () => true } })).toMatchObject({
     type: "sqlite",
@@ -266,7 +266,7 @@ test("without any setting it is the embedded datastore, which openers mention on
   });
 });
 
-test("TC-C02 as a kubectl plugin it calls itself kubectl-calico", async () => {
+test("TC-C02 as a kubectl plugin, the program is named kubectl-calico in messages", async () => {
   expect(programName("/usr/local/bin/kubectl-calico")).toBe("kubectl-calico");
   expect(programName("kubectl-foo")).toBe("kubectl-calico");
   expect(programName("/opt/calicoctl")).toBe("calicoctl");
@@ -282,7 +282,7 @@ test("TC-C02 as a kubectl plugin it calls itself kubectl-calico", async () => {
   expect(out).toContain("Usage:\n  kubectl-calico get ( (<KIND> [<NAME>...])");
 });
 
-test("TC-C24 a cluster whose version does not fit stops a command unless allowed", async () => {
+test("TC-C24 a cluster of an unsupported version is an error unless it is allowed", async () => {
   using line = new CommandLine();
   await line.put(clusterInformation({ calicoVersion: "v3.20.0", datastoreReady: true }));
   for (const args of [
@@ -308,7 +308,7 @@ test("TC-C24 a cluster whose version does not fit stops a command unless allowed
   }
 });
 
-test("TC-C25 --context chooses the kubeconfig's context", async () => {
+test("TC-C25 --context selects the context of the kubeconfig", async () => {
   using line = new CommandLine();
   line.env["DATASTORE_TYPE"] = "kubernetes";
   line.env["KUBECONFIG"] = line.file("config", "{}");
@@ -322,7 +322,7 @@ test("TC-C25 --context chooses the kubeconfig's context", async () => {
   expect(await config("--context=west", "get", "nodes")).toMatchObject({ currentContext: "west" });
 });
 
-test("TC-C44 version: ours alone, with the cluster's, or what is missing", async () => {
+test("TC-C44 version prints that of the program, that of the cluster, or why it is unknown", async () => {
   using line = new CommandLine();
   const ours = `Client Version:    ${BUILD.version}\nGit commit:        ${BUILD.commit}\n`;
   expect(await line.run("version", "--client")).toEqual({ code: 0, out: ours, err: "" });
@@ -351,7 +351,7 @@ test("TC-C44 version: ours alone, with the cluster's, or what is missing", async
   expect((await line.run("version", "--poll", "often")).err).toContain("want a duration such as 5s");
 });
 
-test("global flags stand before or after the command; a wrong log level is told on standard output", async () => {
+test("global flags may precede or follow the command; a wrong log level is reported on standard output", async () => {
   using line = new CommandLine();
   for (const args of [
     ["-l", "foo", "get", "ippool"],
@@ -365,7 +365,7 @@ test("global flags stand before or after the command; a wrong log level is told 
     expect((await line.run("-l", level, "get", "ippool")).code).toBe(0);
 });
 
-test("--version tells which command to ask", async () => {
+test("--version prints the name of the command for versions", async () => {
   using line = new CommandLine();
   expect(await line.run("--version")).toEqual({
     code: 0,
@@ -374,14 +374,14 @@ test("--version tells which command to ask", async () => {
   });
 });
 
-test("a short flag takes its value with = too", async () => {
+test("the value of a short flag may follow =", async () => {
   using line = new CommandLine();
   await line.given(networkSet("a"));
   expect((await line.run("get", "gnetset", "-o=yaml")).out).toContain("kind: GlobalNetworkSetList");
   expect((await line.run("get", "gnetset", "-oyaml")).out).toContain("kind: GlobalNetworkSetList");
 });
 
-test("a long flag may be cut short when only one can be meant", async () => {
+test("a long flag may be abbreviated if it is unambiguous", async () => {
   using line = new CommandLine();
   const file = line.file("f.yaml", networkSet("a"));
   expect((await line.run("create", `--file=${file}`)).code).toBe(0);
@@ -389,7 +389,7 @@ test("a long flag may be cut short when only one can be meant", async () => {
   expect((await line.run("create", "-f", file, "--skip-e")).err).toContain("unknown flag --skip-e");
 });
 
-test("help: every command has one, on standard output; groups list what they have", async () => {
+test("help: every command prints it on standard output; groups list their commands", async () => {
   using line = new CommandLine();
   const visit = async (entry: Command, path: readonly string[]): Promise<void> => {
     const answer = await line.run(...path, "--help");
@@ -406,12 +406,11 @@ test("help: every command has one, on standard output; groups list what they hav
   expect((await line.run()).code).toBe(0);
 });
 
-// The recordings of the original are not part of this project; they lie beside a checkout of those who have them.
+// The recordings of Calico are not part of this repository; this test uses them if they are next to the checkout.
 const recorded = join(import.meta.dir, "../../../shared/golden/calicoctl/help/help.json");
-if (!existsSync(recorded))
-  test.skip("recorded flags: ../shared/golden is not beside this checkout", () => {}); // nothing to read
+if (!existsSync(recorded)) test.skip("recorded flags: ../shared/golden is not beside this checkout", () => {});
 else
-  test("every recorded flag of a command that is ours is known here, by its long and its short name", () => {
+  test("all recorded flags of Calico's commands are supported, with their long and short names", () => {
     const { cases } = JSON.parse(readFileSync(recorded, "utf8")) as {
       cases: { command: string; [version: string]: unknown }[];
     };
@@ -423,7 +422,7 @@ else
         };
         const path = recording.command.split(" ");
         const { command, path: found } = parse(ROOT, [...path, "--help"]);
-        // A version that lacks the command printed its parent's help.
+        // A version without the command printed the help of its parent.
         if (command.commands !== undefined || !usage.join(" ").includes(path.at(-1) ?? "")) continue;
         expect(found.join(" ")).toBe(recording.command);
         const known: FlagTable = { ...HELP, ...command.flags, ...GLOBAL_FLAGS };

@@ -124,7 +124,7 @@ suite("ipam: show, check, configure, release, split", async () => {
 suite("the cluster: version, datastore, doctor, bgp plan, diagnostics", async () => {
   expect(await succeed("version")).toContain("Client Version");
   expect(await succeed("get clusterinformation default -o json")).toContain("kdd");
-  expect(await succeed("datastore migrate-policy-names")).toContain("All policies have their own names already");
+  expect(await succeed("datastore migrate-policy-names")).toContain("All policies already have their own names");
   expect((await run("datastore migrate export")).exitCode).toBe(1); // from etcd only
   const doctor = await run("doctor");
   expect([0, 3]).toContain(doctor.exitCode);

@@ -1,4 +1,4 @@
-// get: what is found and how it is shown.
+// Tests `calicoctl get`: selection of resources and output formats.
 import { expect, test } from "bun:test";
 import { API_VERSION, type KindName } from "../../model/index.ts";
 import { findManagedKind, MANAGED_KINDS } from "../resources/kinds.ts";
@@ -7,7 +7,7 @@ import { CommandLine, networkSet, policy, pool } from "../testing/command-line.t
 const v3 = (kind: string, name: string, spec: object, more: object = {}) =>
   JSON.stringify({ apiVersion: API_VERSION, kind, metadata: { name, ...more }, spec });
 
-test("TC-C07 get by kind, by names and by file: what is found is shown, what is not is told", async () => {
+test("TC-C07 get by kind, names or file prints existing resources and reports missing ones", async () => {
   using line = new CommandLine();
   await line.given(pool("a"), pool("b", "10.2.0.0/16"), networkSet("s"));
   const table = (name: string, cidr: string) =>
@@ -32,7 +32,7 @@ test("TC-C07 get by kind, by names and by file: what is found is shown, what is 
   expect((await line.run("get", "ippool", "")).code).toBe(1);
 });
 
-test("TC-C17 --export leaves out what belongs to this cluster, for named resources only", async () => {
+test("TC-C17 --export omits cluster-specific metadata, for named resources only", async () => {
   using line = new CommandLine();
   await line.given(policy("p", "ns1"));
   expect((await line.run("get", "np", "p", "-n", "ns1", "-o", "yaml", "--export")).out).toBe(
@@ -54,7 +54,7 @@ test("TC-C17 --export leaves out what belongs to this cluster, for named resourc
   expect((await line.run("get", "np", "-n", "ns1", "-o", "yaml", "--export")).out).toContain("uid:");
 });
 
-test("TC-C18 one answer is an object, several a list, none is null; lists have a kind of their own", async () => {
+test("TC-C18 one result is an object, several are a list, none is null; lists have their own kind", async () => {
   using line = new CommandLine();
   await line.given(networkSet("a"), networkSet("b"));
   const get = async (...args: string[]) => (await line.run("get", "globalnetworkset", ...args)).out;
@@ -78,7 +78,7 @@ test("TC-C18 one answer is an object, several a list, none is null; lists have a
   );
 });
 
-test("TC-C18 what other programs stored without meaning is not shown, what we do not know is", async () => {
+test("TC-C18 zero values that other programs stored are not printed, unknown fields are", async () => {
   using line = new CommandLine();
   const metadata = { name: "default", uid: "u", creationTimestamp: "2026-01-01T00:00:00Z" };
   await line.put({
@@ -109,7 +109,7 @@ const shortHeadings: Partial<Record<KindName, string>> = {
   WorkloadEndpoint: "WORKLOAD NODE NETWORKS INTERFACE",
 };
 
-test("TC-C19 headings of the original kinds", async () => {
+test("TC-C19 headings of the older kinds", async () => {
   using line = new CommandLine();
   for (const [kind, headings] of Object.entries(shortHeadings)) {
     const { code, out } = await line.run("get", kind);
@@ -117,7 +117,7 @@ test("TC-C19 headings of the original kinds", async () => {
   }
 });
 
-test("TC-C19 every kind answers to its name in any case and to its short names", () => {
+test("TC-C19 every kind is found by its name in any case and by its short names", () => {
   for (const kind of MANAGED_KINDS) {
     expect(findManagedKind(kind.toUpperCase())).toBe(kind);
     expect(findManagedKind(`${kind.toLowerCase()}s`.replace(/ys$/, "ies").replace(/ss$/, "ses"))).toBe(kind);
@@ -134,7 +134,7 @@ test("TC-C19 every kind answers to its name in any case and to its short names",
   expect(findManagedKind("blockaffinity")).toBeUndefined();
 });
 
-test("TC-C19 wide tables: lists, defaults of nodes, what is not set", async () => {
+test("TC-C19 wide tables: lists, defaults of nodes, fields that are not set", async () => {
   using line = new CommandLine();
   await line.given(
     v3("BGPConfiguration", "default", { asNumber: 65333 }),
@@ -165,7 +165,7 @@ test("TC-C19 wide tables: lists, defaults of nodes, what is not set", async () =
   expect(await wide("wep")).toContain("1.1.1.1->10.0.0.1");
 });
 
-test("TC-C20 tables of the later kinds", async () => {
+test("TC-C20 tables of the newer kinds", async () => {
   using line = new CommandLine();
   await line.given(
     v3("Tier", "sec", { order: 50, defaultAction: "Pass" }),
@@ -192,7 +192,7 @@ test("TC-C20 tables of the later kinds", async () => {
   expect(await wide("ipamconfig")).toContain("default   true             true                 4                  ");
 });
 
-test("TC-C21 custom columns in the order asked for; an unknown one lists those there are", async () => {
+test("TC-C21 custom columns have the requested order; the error for an unknown one lists all", async () => {
   using line = new CommandLine();
   await line.given(policy("p", "ns1"));
   const get = (columns: string) => line.run("get", "np", "-n", "ns1", "-o", `custom-columns=${columns}`);
@@ -206,14 +206,14 @@ test("TC-C21 custom columns in the order asked for; an unknown one lists those t
   expect((await get("name")).err).toContain("Unknown heading name, valid values are: NAME");
 });
 
-test("TC-C21 formats are spelled in lower case; an empty namespace is as none", async () => {
+test("TC-C21 formats must be lower case; an empty namespace is ignored", async () => {
   using line = new CommandLine();
   await line.given(policy("p", "default"));
   expect(await line.run("get", "np", "-o", "JSON")).toMatchObject({ code: 2, out: "" });
   expect((await line.run("get", "np", "-n", "")).out).toBe("NAME   TIER      \np      default   \n\n");
 });
 
-test("TC-C21 go-template and go-template-file see Go's names and zero values", async () => {
+test("TC-C21 go-template and go-template-file use Go's field names and zero values", async () => {
   using line = new CommandLine();
   await line.given(
     v3("GlobalNetworkPolicy", "p", { order: 10.5, selector: "a == 'b'" }),
@@ -242,7 +242,7 @@ test("TC-C21 go-template and go-template-file see Go's names and zero values", a
   );
 });
 
-test("headings are bold on a terminal only, and not when colour is unwelcome", async () => {
+test("headings are bold only on a terminal, and not if NO_COLOR is set", async () => {
   using line = new CommandLine();
   line.isTerminal = true;
   expect((await line.run("get", "gnetsets")).out).toBe("\x1b[1mNAME   \x1b[0m\n\n");

@@ -1,13 +1,13 @@
-// validate and convert need no datastore; cluster diags asks kubectl.
+// Tests `validate` and `convert`, which need no datastore, and `cluster diags`, which runs kubectl.
 import { expect, test } from "bun:test";
 import { chmodSync, readdirSync } from "node:fs";
 import { spawnSync } from "node:child_process";
 import { convertName, normalizeName } from "../convert/names.ts";
 import { CommandLine, networkSet, pool } from "../testing/command-line.ts";
 
-test("TC-C10 validate says what a write would, without a datastore", async () => {
+test("TC-C10 validate reports the errors of a write, without a datastore", async () => {
   using line = new CommandLine();
-  line.env["DATASTORE_TYPE"] = "etcdv3"; // and no endpoints: whoever asked it would fail
+  line.env["DATASTORE_TYPE"] = "etcdv3"; // without endpoints, so that any access would fail
   expect(await line.pipe(`${pool("a")}---\n${networkSet("s")}`, "validate", "-f", "-")).toEqual({
     code: 0,
     out: "Successfully validated 2 resource(s)\n",
@@ -47,7 +47,7 @@ const conversions: { name: string; input: string; want: string }[] = [
     want: "name: node-1\nspec:\n  bgp:\n    asNumber: 64512\n    ipv4Address: 10.0.0.1/24\nstatus: {}\n",
   },
   {
-    name: "a node's addresses without a length, and a dotted AS number",
+    name: "node addresses without a prefix length, and a dotted AS number",
     input:
       "apiVersion: v1\nkind: node\nmetadata: {name: n}\nspec: {bgp: {asNumber: '1.10', ipv4Address: 10.0.0.1, ipv6Address: 'fd00::1'}}\n",
     want: "  bgp:\n    asNumber: 65546\n    ipv4Address: 10.0.0.1/32\n    ipv6Address: fd00::1/128\n",
@@ -79,7 +79,7 @@ for (const { name, input, want } of conversions)
     expect((await line.pipe(answer.out, "validate", "-f", "-")).err).toBe("");
   });
 
-test("TC-C11 convert refuses what it cannot, with its line", async () => {
+test("TC-C11 convert reports resources that it cannot convert, with the line", async () => {
   using line = new CommandLine();
   const wrong: [string, RegExp][] = [
     [pool("a"), /Unknown resource type \(IPPool\)/],
@@ -89,11 +89,11 @@ test("TC-C11 convert refuses what it cannot, with its line", async () => {
     ],
     ["apiVersion: v1\nkind: ipPool\nmetadata: {cidr: 10.1.0.0/16}\nspec: {foo: 1}\n", /spec\.foo: unknown field/],
     ["apiVersion: v1\nkind: ipPool\nmetadata: {cidr: 10.1.0.1/16}\n", /has host bits/],
-    ["apiVersion: v1\nkind: bgpPeer\nmetadata: {peerIP: 10.0.0.1, scope: global, node: n}\n", /does not go with scope/],
+    ["apiVersion: v1\nkind: bgpPeer\nmetadata: {peerIP: 10.0.0.1, scope: global, node: n}\n", /does not match scope/],
     ["apiVersion: v1\nkind: bgpPeer\nmetadata: {peerIP: 10.0.0.1, scope: rack}\n", /want node or global/],
     [
       "apiVersion: v1\nkind: bgpPeer\nmetadata: {peerIP: 10.0.0.1, scope: global}\nspec: {asNumber: many}\n",
-      /is no AS number/,
+      /is not an AS number/,
     ],
   ];
   for (const [input, want] of wrong) {
@@ -176,7 +176,7 @@ const refusedByV1: [string, string, object, object][] = [
     { interfaceName: "e", ipNetworks: ["10.0.0.1/32"], ipNATs: [{ internalIP: "10.0.0.2", externalIP: "1.1.1.1" }] },
   ],
 ];
-test("TC-C11 convert refuses what v1 did, asked to validate or not", async () => {
+test("TC-C11 convert rejects what v1 rejected, also with --ignore-validation", async () => {
   using line = new CommandLine();
   for (const [field, kind, metadata, spec] of refusedByV1) {
     const input = JSON.stringify({ apiVersion: "v1", kind, metadata, spec });
@@ -187,7 +187,7 @@ test("TC-C11 convert refuses what v1 did, asked to validate or not", async () =>
   }
 });
 
-test("TC-C11 convert reads the fields that say not, and leaves no empty labels", async () => {
+test("TC-C11 convert reads negated fields, and does not print empty labels", async () => {
   using line = new CommandLine();
   const not = { notNets: ["10.1.0.0/16"], notSelector: "a == 'b'", notTag: "t", notPorts: [80] };
   const rule = { action: "deny", protocol: "tcp", notProtocol: "udp", notICMP: { type: 8 }, destination: not };
@@ -214,7 +214,7 @@ test("TC-C11 convert reads the fields that say not, and leaves no empty labels",
   });
 });
 
-test("TC-C11 several converted resources are one list that other tools take", async () => {
+test("TC-C11 several converted resources are printed as one Kubernetes List", async () => {
   using line = new CommandLine();
   const one = (cidr: string) => `apiVersion: v1\nkind: ipPool\nmetadata: {cidr: ${cidr}}\n`;
   const { out } = await line.pipe(`${one("10.1.0.0/16")}---\n${one("10.2.0.0/16")}`, "convert", "-f", "-");
@@ -222,11 +222,11 @@ test("TC-C11 several converted resources are one list that other tools take", as
   expect(out).toEndWith("kind: List\nmetadata: {}\n");
 });
 
-test("normalizeName: lower case, dots for slashes, dashes for the rest, none at the ends", () => {
+test("normalizeName: lower case, slashes become dots, other characters dashes, none at the ends", () => {
   expect(normalizeName("A/b_C..-d_")).toBe("a.b-c.d");
 });
 
-test("TC-C39 cluster diags asks kubectl, censors secrets, and packs one archive", async () => {
+test("TC-C39 cluster diags runs kubectl, omits secrets, and writes one archive", async () => {
   using line = new CommandLine();
   const pods = {
     items: [
@@ -241,7 +241,7 @@ test("TC-C39 cluster diags asks kubectl, censors secrets, and packs one archive"
   const kubectl = line.file(
     "bin/kubectl",
     `#!/bin/sh
-echo "$@" >> ${line.folder}/asked
+echo "$@" >> ${line.folder}/calls
 case "$*" in
   *"get pods --all-namespaces -o json") cat ${line.folder}/pods.json ;;
   *"ip -6 route"*) echo no such command >&2; exit 1 ;;
@@ -266,14 +266,14 @@ esac
         .stdout;
     expect(extract("nodes/n1/calico-node-x/ip6-route.txt")).toContain("no such command");
     expect(extract("nodes/n1/calico-node-x/calico-node.log")).toContain("--since=1h");
-    const asked = await Bun.file(`${line.folder}/asked`).text();
+    const calls = await Bun.file(`${line.folder}/calls`).text();
     expect(
-      asked
+      calls
         .split("\n")
         .filter((question) => question.includes("secrets"))
         .every((question) => question.includes("custom-columns")),
     ).toBe(true);
-    // A cluster that does not answer: what could be had is packed, and the reason told.
+    // If the cluster does not answer, the archive contains the errors, and the reason is printed.
     line.file("bin/kubectl", '#!/bin/sh\n[ "$1" = version ] && exit 0\necho connection refused >&2\nexit 1\n');
     const alone = await line.run("cluster", "diags");
     expect(alone).toMatchObject({ code: 1, err: "kubectl cannot list pods: connection refused\n" });

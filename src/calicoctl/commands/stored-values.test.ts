@@ -1,4 +1,4 @@
-// What other programs, broken or newer than ours, may have left in the datastore: none of it stops a command.
+// Tests that invalid values, or values of newer programs, in the datastore do not make commands fail.
 import { expect, test } from "bun:test";
 import { Database } from "bun:sqlite";
 import { openDatastore, UnreadableEntry } from "../../datastore/index.ts";
@@ -22,7 +22,7 @@ async function put(line: CommandLine, values: readonly Resource[]): Promise<void
   await store.close();
 }
 
-/** As a program would that writes no JSON at all. */
+/** Stores a value that is not JSON. */
 function scribble(line: CommandLine, name: string, text: string): void {
   const db = new Database(line.env["CALICO_SQLITE_PATH"] ?? "");
   db.run("UPDATE version SET value = ? WHERE path LIKE ?", [text, `%/${name}`]);
@@ -52,12 +52,12 @@ for (const kind of MANAGED_KINDS)
     for (const output of ["ps", "wide", "yaml", "json", "go-template={{range .}}{{len .Items}}{{end}}"]) {
       const answer = await line.run("get", kind, ...scope, "-o", output);
       expect([output, answer.code]).toEqual([output, 0]);
-      for (const told of answer.err.split("\n").slice(0, -1))
-        expect(told).toMatch(/^Skipped: failed to parse datastore entry key=\/calico\/resources\/v3\/\S+: \S+: /);
+      for (const message of answer.err.split("\n").slice(0, -1))
+        expect(message).toMatch(/^Skipped: failed to parse datastore entry key=\/calico\/resources\/v3\/\S+: \S+: /);
     }
   });
 
-test("a value of a wrong type is skipped in lists, refused by name, and can be deleted", async () => {
+test("a value of a wrong type is skipped in lists, an error by name, and can be deleted", async () => {
   using line = new CommandLine();
   await line.given(pool("good", "10.1.0.0/16"));
   await put(line, [resource("IPPool", "wrong", { cidr: 7 })]);
@@ -73,13 +73,13 @@ test("a value of a wrong type is skipped in lists, refused by name, and can be d
     const one = await line.run("get", "ippool", "wrong", "-o", output);
     expect(one).toMatchObject({ code: 1, err: expect.stringContaining(`failed to parse datastore entry key=${path}`) });
   }
-  // It is in nobody's way.
+  // The other resources are not affected.
   await line.given(pool("other", "10.2.0.0/16"));
   expect(await line.run("delete", "ippool", "wrong")).toMatchObject({ code: 0, err: "" });
   expect((await line.stored("IPPool")).map((found) => found.metadata.name)).toEqual(["good", "other"]);
 });
 
-test("doctor and ipam check pass over what is not of its kind's types", async () => {
+test("doctor and ipam check skip resources with fields of a wrong type", async () => {
   using line = new CommandLine();
   await line.given(pool("good", "10.1.0.0/16"));
   const path = "/calico/resources/v3/projectcalico.org";
@@ -100,30 +100,30 @@ test("doctor and ipam check pass over what is not of its kind's types", async ()
   expect(check.out).toContain("Check complete");
 });
 
-test("keys and values with control characters are told in one line without them", () => {
+test("messages about keys and values with control characters are one line without them", () => {
   const { message } = new UnreadableEntry("/calico/a\nb", "no JSON: Unrecognized token '\u0000'\nat 1");
   expect(message).toBe(
     String.raw`failed to parse datastore entry key=/calico/a\nb: no JSON: Unrecognized token '\u0000'\nat 1`,
   );
 });
 
-test("a cluster whose ClusterInformation cannot be read is told of it, and every command works", async () => {
+test("an unreadable ClusterInformation is reported, and every command works", async () => {
   const path = "/calico/resources/v3/projectcalico.org/clusterinformations/default";
   for (const garbage of ["no JSON", "[]", '{"kind":"ClusterInformation","spec":{"calicoVersion":7}}']) {
     using line = new CommandLine();
     await line.given(pool("good"));
     scribble(line, "clusterinformations/default", garbage);
-    const told = expect.stringMatching(
+    const warning = expect.stringMatching(
       new RegExp(`^(Skipped: failed to parse datastore entry key=${path}: [^\n]+\n)*$`),
     );
-    expect(await line.run("get", "ippool")).toEqual({ code: 0, out: expect.stringContaining("good"), err: told });
-    expect(await line.pipe(networkSet("a"), "apply", "-f", "-")).toMatchObject({ code: 0, err: told });
-    expect(await line.run("delete", "gnetset", "a")).toMatchObject({ code: 0, err: told });
-    expect(await line.run("ipam", "show")).toMatchObject({ code: 0, err: told });
+    expect(await line.run("get", "ippool")).toEqual({ code: 0, out: expect.stringContaining("good"), err: warning });
+    expect(await line.pipe(networkSet("a"), "apply", "-f", "-")).toMatchObject({ code: 0, err: warning });
+    expect(await line.run("delete", "gnetset", "a")).toMatchObject({ code: 0, err: warning });
+    expect(await line.run("ipam", "show")).toMatchObject({ code: 0, err: warning });
   }
 });
 
-test("what is no JSON can be deleted, of every kind that clears up behind itself", async () => {
+test("resources that are not JSON can be deleted, also of kinds whose deletion has side effects", async () => {
   using line = new CommandLine();
   await put(line, [
     resource("IPPool", "p", {}),
@@ -144,7 +144,7 @@ test("what is no JSON can be deleted, of every kind that clears up behind itself
   expect((await line.run("delete", "tier", "default")).err).toContain("Cannot delete a built-in tier");
 });
 
-test("fields of newer programs are shown and survive label, patch and apply; ours brings none in", async () => {
+test("unknown fields of newer programs are printed and kept by label, patch and apply, but not accepted as input", async () => {
   using line = new CommandLine();
   const metadata = { name: "a", uid: "u", creationTimestamp: "2026-01-01T00:00:00Z" };
   const later = { zone: { colour: "red" } };
@@ -160,12 +160,12 @@ test("fields of newer programs are shown and survive label, patch and apply; our
   expect((await line.pipe(networkSet("b").replace("nets:", "later:"), "apply", "-f", "-")).err).toContain(
     "spec.later: unknown field",
   );
-  // A file says everything: what it leaves out is meant to go.
+  // A file is the complete resource: fields that it does not contain are removed.
   await line.given(networkSet("a"));
   expect(await stored()).not.toMatchObject({ spec: { later } });
 });
 
-test("a patch changes no identity", async () => {
+test("a patch cannot change the identity of a resource", async () => {
   using line = new CommandLine();
   await line.given(networkSet("a"), networkSet("b"));
   for (const patch of ['{"metadata":{"name":"b"}}', '{"kind":"IPPool"}', '{"apiVersion":"v1"}']) {

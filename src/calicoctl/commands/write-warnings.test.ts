@@ -1,4 +1,4 @@
-// Warnings about resources that are valid and probably not as meant: they are written, the exit code is 0.
+// Tests the warnings about resources that are valid, but probably not as intended: they are written, and the exit code is 0.
 import { expect, test } from "bun:test";
 import { CommandLine } from "../testing/command-line.ts";
 
@@ -8,7 +8,7 @@ const W1 = yaml("Node", "w1", { bgp: { ipv4Address: "10.20.30.5/24" } });
 const W2 = yaml("Node", "w2", { bgp: { ipv4Address: "10.10.10.6/24" } });
 const tor = (node: string) => yaml("BGPPeer", `tor-${node}`, { node, peerIP: "10.10.10.1", asNumber: 65001 });
 
-test("an MTU that needs more than the usual network carries", async () => {
+test("a tunnel MTU that is too large for a network with an MTU of 1500", async () => {
   using line = new CommandLine();
   const felix = (spec: object) => yaml("FelixConfiguration", "default", spec);
   const large = await line.pipe(felix({ vxlanMTU: 9000 }), "apply", "-f", "-");

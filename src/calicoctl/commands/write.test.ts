@@ -1,4 +1,4 @@
-// create, apply, replace, delete, patch, label: what they write and what they say.
+// Tests create, apply, replace, delete, patch and label: what they store and print.
 import { Database } from "bun:sqlite";
 import { expect, test } from "bun:test";
 import type { Resource } from "../../model/index.ts";
@@ -7,7 +7,7 @@ import { CommandLine, networkSet, policy, pool } from "../testing/command-line.t
 const names = async (line: CommandLine, kind: "IPPool" | "GlobalNetworkSet" | "NetworkPolicy") =>
   (await line.stored(kind)).map((resource) => resource.metadata.name);
 
-test("TC-C03 create makes resources, refuses those that exist, or skips them", async () => {
+test("TC-C03 create stores new resources, and reports or skips those that exist", async () => {
   using line = new CommandLine();
   const file = line.file("f.yaml", `${pool("a")}---\n${pool("b", "10.2.0.0/16")}`);
   expect(await line.run("create", "-f", file)).toEqual({
@@ -24,7 +24,7 @@ test("TC-C03 create makes resources, refuses those that exist, or skips them", a
   });
 });
 
-test("TC-C04 apply creates what is not there and updates what is", async () => {
+test("TC-C04 apply creates new resources and updates existing ones", async () => {
   using line = new CommandLine();
   expect((await line.pipe(pool("a"), "apply", "-f", "-")).out).toBe("Successfully applied 1 'IPPool' resource(s)\n");
   const [before] = await line.stored("IPPool");
@@ -45,7 +45,7 @@ test("TC-C04 apply reports that the built-in profile cannot be changed", async (
   });
 });
 
-test("TC-C05 replace counts what it tried and tells the last error", async () => {
+test("TC-C05 replace prints the number of attempts and the last error", async () => {
   using line = new CommandLine();
   await line.given(pool("b", "10.2.0.0/16"));
   const mixed = await line.pipe(
@@ -63,7 +63,7 @@ test("TC-C05 replace counts what it tried and tells the last error", async () =>
   );
 });
 
-test("TC-C05 replace has not tried what is in no namespace, or in another", async () => {
+test("TC-C05 replace does not count resources with an invalid namespace as attempts", async () => {
   using line = new CommandLine();
   await line.given(pool("a"));
   expect(await line.pipe(pool("a"), "replace", "-f", "-", "-n", "ns1")).toEqual({
@@ -79,14 +79,14 @@ test("TC-C05 replace has not tried what is in no namespace, or in another", asyn
   expect(mixed.err).toBe("Hit error: IPPool is not namespaced\n");
 });
 
-test("TC-C06 delete makes no cluster", async () => {
+test("TC-C06 delete does not initialize the datastore", async () => {
   using line = new CommandLine();
   await line.put(Bun.YAML.parse(networkSet("a")) as Resource);
   expect((await line.run("delete", "gnetset", "a")).code).toBe(0);
   expect([await line.stored("ClusterInformation"), await line.stored("Tier")]).toEqual([[], []]);
 });
 
-test("TC-C06 delete by name, by file, and of what is gone", async () => {
+test("TC-C06 delete by name, by file, and of resources that do not exist", async () => {
   using line = new CommandLine();
   await line.given(networkSet("a"), networkSet("b"), networkSet("c"));
   expect((await line.run("delete", "globalnetworkset", "a")).out).toBe(
@@ -111,7 +111,7 @@ test("TC-C06 delete by name, by file, and of what is gone", async () => {
   expect((await line.run("delete", "foo", "a")).err).toContain("resource type 'foo' is not supported");
 });
 
-test("TC-C08 patch merges strategically, whatever its type, and decodes strictly", async () => {
+test("TC-C08 patch is a strategic merge regardless of --type, and rejects unknown fields", async () => {
   using line = new CommandLine();
   await line.given(
     "apiVersion: projectcalico.org/v3\nkind: Node\nmetadata: {name: n1}\nspec: {bgp: {ipv4Address: 10.0.0.1/24, asNumber: 64512}}",
@@ -143,7 +143,7 @@ test("TC-C08 patch merges strategically, whatever its type, and decodes strictly
   expect((await line.run("patch", "node", "n1")).err).toContain("Usage:");
 });
 
-test("TC-C08 a patch that somebody else's write overtakes is made again on what stands now, unless it names a revision", async () => {
+test("TC-C08 after a conflict, a patch is applied to the current version, unless it contains a revision", async () => {
   using line = new CommandLine();
   await line.given(networkSet("a"));
   const keys = ["k1", "k2", "k3", "k4"];
@@ -155,7 +155,7 @@ test("TC-C08 a patch that somebody else's write overtakes is made again on what 
   expect((await line.run("patch", "globalnetworkset", "a", "-p", stale)).err).toContain("update conflict");
 });
 
-test("TC-C09 label sets, overwrites when told, and removes", async () => {
+test("TC-C09 label sets, overwrites with --overwrite, and removes", async () => {
   using line = new CommandLine();
   await line.given(networkSet("a", "  labels: {k: v}\n"));
   const label = (...words: string[]) => line.run("label", "globalnetworkset", "a", ...words);
@@ -172,7 +172,7 @@ test("TC-C09 label sets, overwrites when told, and removes", async () => {
   expect((await label("k", "v")).err).toContain("Usage:");
 });
 
-test("TC-C14 a revision that is given must be the stored one", async () => {
+test("TC-C14 a resourceVersion in the input must be that of the stored resource", async () => {
   using line = new CommandLine();
   await line.given(networkSet("a"));
   const stale: [string, string][] = [
@@ -196,7 +196,7 @@ test("TC-C14 a revision that is given must be the stored one", async () => {
   expect(await names(line, "GlobalNetworkSet")).toEqual(["a"]);
 });
 
-test("TC-C15 create keeps of the metadata what a user decides, update what is stored", async () => {
+test("TC-C15 create keeps only user metadata, update keeps the stored metadata", async () => {
   using line = new CommandLine();
   const meta = "  uid: mine\n  creationTimestamp: 2001-01-01T00:00:00Z\n  generation: 7\n  labels: {a: b}\n";
   await line.given(networkSet("a", meta));
@@ -212,7 +212,7 @@ test("TC-C15 create keeps of the metadata what a user decides, update what is st
   expect(replaced?.metadata.annotations).toEqual({ n: "1" });
 });
 
-test("TC-C16 a namespace comes from the resource, the option or the default, and cluster kinds have none", async () => {
+test("TC-C16 the namespace is that of the resource, the flag or the default; cluster-scoped kinds have none", async () => {
   using line = new CommandLine();
   const stored = async () =>
     (await line.stored("NetworkPolicy")).map((p) => `${p.metadata.namespace}/${p.metadata.name}`);
@@ -235,7 +235,7 @@ test("TC-C16 a namespace comes from the resource, the option or the default, and
   expect(await stored()).toEqual(["default/p", "ns2/p"]);
 });
 
-test("TC-C22 what the system keeps about itself and what is Kubernetes' own is not written", async () => {
+test("TC-C22 ClusterInformation and policies of Kubernetes cannot be written", async () => {
   using line = new CommandLine();
   const information =
     "apiVersion: projectcalico.org/v3\nkind: ClusterInformation\nmetadata: {name: default}\nspec: {datastoreReady: true}\n";
@@ -251,7 +251,7 @@ test("TC-C22 what the system keeps about itself and what is Kubernetes' own is n
     );
 });
 
-test("TC-C23 all, some and none: wording and exit codes", async () => {
+test("TC-C23 messages and exit codes if all, some or no resources were written", async () => {
   using line = new CommandLine();
   const bad = (name: string) => pool(name, "10.3.0.1/16");
   const create = (...documents: string[]) => line.pipe(documents.join("---\n"), "create", "-f", "-");
@@ -280,7 +280,7 @@ test("TC-C23 all, some and none: wording and exit codes", async () => {
   expect(await line.run("ipam", "release")).toMatchObject({ code: 2, out: "" });
 });
 
-test("TC-C08 a patch that can be read in two ways is refused, and nothing is written", async () => {
+test("TC-C08 an ambiguous patch is rejected, and nothing is written", async () => {
   using line = new CommandLine();
   await line.given(pool("a"));
   const before = await line.stored("IPPool");
@@ -300,7 +300,7 @@ test("TC-C08 a patch that can be read in two ways is refused, and nothing is wri
   expect((await line.run("patch", "ippool", "a", "-p", '{\n\t"spec": {\n\t\t"natOutgoing": true}}')).code).toBe(0);
 });
 
-test("a datastore that takes no writes is waited for once, not once for each resource and tier", async () => {
+test("a command waits once for a locked datastore, not once per resource and tier", async () => {
   using line = new CommandLine();
   await line.run("get", "ippool");
   const blocker = new Database(line.env["CALICO_SQLITE_PATH"] ?? "");

@@ -1,4 +1,4 @@
-/** What cannot be converted, by its field. */
+/** The error of a resource that cannot be converted, with the field that is the reason. */
 export class ConvertFault extends Error {
   override readonly name = "ConvertFault";
   constructor(

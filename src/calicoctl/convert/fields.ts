@@ -1,4 +1,4 @@
-// Reading an old resource field by field: each must be of its type, and in the end none may be left over.
+// Reads the fields of a v1 resource. Each must have its type, and the resource may not have other fields.
 import { ConvertFault } from "./fault.ts";
 
 export class Fields {
@@ -35,7 +35,7 @@ export class Fields {
     return String(value);
   }
 
-  needed(key: string): string {
+  required(key: string): string {
     const value = this.text(key);
     if (value === undefined) throw new ConvertFault(this.name(key), "is missing");
     return value;
@@ -66,7 +66,7 @@ export class Fields {
     return new Fields(this.any(key), this.name(key));
   }
 
-  /** @throws ConvertFault for a field nobody read */
+  /** @throws ConvertFault if the resource has a field that was not read */
   end(): void {
     const unknown = Object.keys(this.#values).find((key) => !this.#read.has(key));
     if (unknown !== undefined) throw new ConvertFault(this.name(unknown), "unknown field");

@@ -1,5 +1,5 @@
-// Names of calicoctl v1 resources as v3 names: lower case, dots and dashes only, and where that changed something a
-// piece of the original's SHA-1, so that two names never become one.
+// Converts names of calicoctl v1 resources to v3 names: lower case, with dots and dashes only. If this changes the name, a
+// part of the SHA-1 of the v1 name is appended to keep names unique.
 import { createHash } from "node:crypto";
 import { addressToBigInt, ipVersion, parseAddress } from "../../lib/ip/ip.ts";
 
@@ -22,13 +22,13 @@ function qualified(original: string, converted: string): string {
   return `${converted}-${createHash("sha1").update(original).digest("hex").slice(0, 8)}`;
 }
 
-/** Profiles of Kubernetes namespaces changed their prefix. */
+/** In v3, profiles of Kubernetes namespaces have another prefix. */
 export const convertProfileName = (name: string): string => convertName(name.replace(/^k8s_ns\./, "kns."));
 
 /** `10.1.0.0/16` is `10-1-0-0-16`. */
 export const cidrName = (cidr: string): string => cidr.replace(/[.:/]/g, "-");
 
-/** `192.168.1.1` is `192-168-1-1`; IPv6 with all its zeros. */
+/** `192.168.1.1` is `192-168-1-1`; IPv6 addresses are written without abbreviation. */
 export function addressName(text: string): string {
   const address = parseAddress(text);
   if (ipVersion(address) === 4) return address.replaceAll(".", "-");

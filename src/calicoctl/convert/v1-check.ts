@@ -1,4 +1,5 @@
-// What calicoctl v1 took for a resource. One it would have refused was never in use: better asked about than converted.
+// Validates a v1 resource as calicoctl v1 did. A resource that v1 would have rejected was never in use, so it is reported
+// instead of converted.
 import {
   addressBits,
   cidrContains,
@@ -16,11 +17,11 @@ type Json = Readonly<Record<string, unknown>>;
 type Check = (metadata: Json, spec: Json) => void;
 
 const NAME = /^[a-zA-Z0-9_.-]{1,128}$/;
-/** A name that may stand in a namespace. */
+/** A name that may include a namespace. */
 const LONG_NAME = /^[a-zA-Z0-9_./-]{1,128}$/;
 const INTERFACE = /^([a-zA-Z0-9_.-]{1,15}|\*)$/;
 const LINK_LOCAL = { 4: "169.254.0.0/16", 6: "fe80::/10" } as const;
-/** Blocks of v1 held 64 addresses. */
+/** Blocks of v1 had 64 addresses. */
 const BLOCK_BITS = 6;
 
 const CHECKS: Readonly<Record<string, Check>> = {
@@ -29,7 +30,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
     if (text === "") return;
     const network = tryParseNetwork(text);
     const masked = tryParseCidr(text);
-    if (network === undefined) throw new ConvertFault("metadata.cidr", `'${text}' is no CIDR`);
+    if (network === undefined) throw new ConvertFault("metadata.cidr", `'${text}' is not a CIDR`);
     if (masked === undefined || cidrAddress(masked) !== network.address)
       throw new ConvertFault("metadata.cidr", `'${text}' has host bits`);
     const version = ipVersion(network.address);
@@ -37,7 +38,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
     if (!["", "always", "cross-subnet"].includes(textOf(ipip["mode"])))
       throw new ConvertFault("spec.ipip.mode", "want always or cross-subnet");
     if (version === 6 && ipip["enabled"] === true)
-      throw new ConvertFault("spec.ipip.enabled", "an IPv6 pool has no IPIP");
+      throw new ConvertFault("spec.ipip.enabled", "IPIP is not supported for IPv6 pools");
     if (spec["disabled"] !== true && network.length > addressBits(version) - BLOCK_BITS)
       throw new ConvertFault("metadata.cidr", `'${text}' is smaller than a block`);
     const linkLocal = tryParseCidr(LINK_LOCAL[version]);
@@ -48,7 +49,7 @@ const CHECKS: Readonly<Record<string, Check>> = {
     checkText("metadata.node", node, NAME);
     const text = textOf(peerIP);
     if (text !== "" && tryParseAddress(text) === undefined)
-      throw new ConvertFault("metadata.peerIP", `'${text}' is no IP address`);
+      throw new ConvertFault("metadata.peerIP", `'${text}' is not an IP address`);
   },
   hostendpoint: ({ name, node }, spec) => {
     checkText("metadata.name", name, LONG_NAME);
@@ -56,10 +57,10 @@ const CHECKS: Readonly<Record<string, Check>> = {
     checkText("spec.interfaceName", spec["interfaceName"], INTERFACE);
     checkEach("spec.profiles", spec["profiles"], (field, profile) => checkText(field, profile, LONG_NAME));
     if (textOf(spec["interfaceName"]) === "" && listOf(spec["expectedIPs"]).length === 0)
-      throw new ConvertFault("spec.interfaceName", "want it, or expectedIPs");
+      throw new ConvertFault("spec.interfaceName", "want interfaceName or expectedIPs");
     checkEach("spec.expectedIPs", spec["expectedIPs"], (field, address) => {
       if (tryParseAddress(textOf(address)) === undefined)
-        throw new ConvertFault(field, `'${textOf(address)}' is no IP address`);
+        throw new ConvertFault(field, `'${textOf(address)}' is not an IP address`);
     });
     checkPorts(spec);
   },
@@ -67,9 +68,9 @@ const CHECKS: Readonly<Record<string, Check>> = {
     checkText("metadata.name", name, LONG_NAME);
     checkSelector("spec.selector", spec["selector"]);
     if (spec["preDNAT"] === true && spec["doNotTrack"] === true)
-      throw new ConvertFault("spec.preDNAT", "cannot stand beside doNotTrack");
+      throw new ConvertFault("spec.preDNAT", "cannot be combined with doNotTrack");
     if (spec["preDNAT"] === true && (listOf(spec["egress"]).length > 0 || listOf(spec["types"]).includes("egress")))
-      throw new ConvertFault("spec.egress", "a policy before DNAT is about ingress only");
+      throw new ConvertFault("spec.egress", "a preDNAT policy can have only ingress rules");
     checkRules(spec);
   },
   profile: ({ name, tags }, spec) => {
@@ -81,8 +82,8 @@ const CHECKS: Readonly<Record<string, Check>> = {
     checkText("metadata.name", name, NAME);
     if (spec["bgp"] === undefined || spec["bgp"] === null) return;
     const bgp = groupOf(spec["bgp"]);
-    const given = ([4, 6] as const).filter((version) => isNetworkOf(bgp, version));
-    if (given.length === 0) throw new ConvertFault("spec.bgp.ipv4Address", "want an address of either family");
+    const versions = ([4, 6] as const).filter((version) => isNetworkOf(bgp, version));
+    if (versions.length === 0) throw new ConvertFault("spec.bgp.ipv4Address", "want an IPv4 or IPv6 address");
   },
   workloadendpoint: (metadata, spec) => {
     for (const field of ["name", "workload", "orchestrator"])
@@ -93,14 +94,14 @@ const CHECKS: Readonly<Record<string, Check>> = {
     checkEach("spec.ipNetworks", spec["ipNetworks"], (field, network) => {
       const read = tryParseNetwork(textOf(network));
       if (read === undefined || read.length !== addressBits(ipVersion(read.address)))
-        throw new ConvertFault(field, `'${textOf(network)}' is no single address`);
+        throw new ConvertFault(field, `'${textOf(network)}' is not a single address`);
     });
     checkPorts(spec);
     checkTranslations(spec);
   },
 };
 
-/** @throws ConvertFault with the first field that v1 did not take */
+/** @throws ConvertFault with the first field that v1 would have rejected */
 export function checkV1(kind: string, document: unknown): void {
   const { metadata, spec } = groupOf(document);
   CHECKS[kind.toLowerCase()]?.(groupOf(metadata), groupOf(spec));
@@ -111,7 +112,7 @@ function isNetworkOf(bgp: Json, version: IpVersion): boolean {
   if (text === "") return false;
   const network = tryParseNetwork(text);
   if (network !== undefined && ipVersion(network.address) === version) return true;
-  throw new ConvertFault(`spec.bgp.ipv${version}Address`, `'${text}' is no IPv${version} address`);
+  throw new ConvertFault(`spec.bgp.ipv${version}Address`, `'${text}' is not an IPv${version} address`);
 }
 
 function checkTranslations(spec: Json): void {
@@ -120,14 +121,14 @@ function checkTranslations(spec: Json): void {
     const addresses = ["internalIP", "externalIP"].map((name) => {
       const text = textOf(groupOf(item)[name]);
       const address = tryParseAddress(text);
-      if (address === undefined) throw new ConvertFault(`${field}.${name}`, `'${text}' is no IP address`);
+      if (address === undefined) throw new ConvertFault(`${field}.${name}`, `'${text}' is not an IP address`);
       return address;
     });
     const [internal, external] = addresses;
     if (internal === undefined || external === undefined || ipVersion(internal) !== ipVersion(external))
-      throw new ConvertFault(field, "want two addresses of one family");
+      throw new ConvertFault(field, "want two addresses of the same IP version");
     if (!networks.some((network) => network !== undefined && cidrContains(network, internal)))
-      throw new ConvertFault(field, `${internal} is none of the endpoint's addresses`);
+      throw new ConvertFault(field, `${internal} is not an address of the endpoint`);
   });
 }
 
@@ -149,7 +150,7 @@ function checkRules(spec: Json): void {
       const isUsed = (...names: readonly string[]) =>
         entities.some((entity) => names.some((name) => listOf(entity[name]).length > 0 || isText(entity[name])));
       if (isUsed("net", "notNet") && isUsed("nets", "notNets"))
-        throw new ConvertFault(field, "single nets cannot stand beside lists of them");
+        throw new ConvertFault(field, "net and notNet cannot be combined with nets and notNets");
       for (const side of ["source", "destination"]) {
         const entity = groupOf(rule[side]);
         for (const name of ["tag", "notTag"]) checkText(`${field}.${side}.${name}`, entity[name], NAME);
@@ -163,13 +164,14 @@ function checkSelector(field: string, value: unknown): void {
     parseSelector(textOf(value));
   } catch (error) {
     if (!isValueError(error)) throw error;
-    throw new ConvertFault(field, `'${textOf(value)}' is no selector: ${error.message}`);
+    throw new ConvertFault(field, `'${textOf(value)}' is not a valid selector: ${error.message}`);
   }
 }
 
 function checkText(field: string, value: unknown, pattern: RegExp, when: "always" | "given" = "given"): void {
   const text = textOf(value);
-  if ((text !== "" || when === "always") && !pattern.test(text)) throw new ConvertFault(field, `'${text}' is no name`);
+  if ((text !== "" || when === "always") && !pattern.test(text))
+    throw new ConvertFault(field, `'${text}' is not a valid name`);
 }
 
 function checkEach(field: string, value: unknown, check: (field: string, item: unknown) => void): void {

@@ -1,4 +1,4 @@
-// Resources of calicoctl v1 as v3 resources, kind by kind.
+// Converts resources of calicoctl v1 to v3 resources, with one converter per kind.
 import { describeJson } from "../../lib/encoding/lossless-json.ts";
 import { API_VERSION, parseAsNumber, workloadEndpointName, WorkloadNameError } from "../../model/index.ts";
 import { ConvertFault } from "./fault.ts";
@@ -30,10 +30,10 @@ interface Converted {
 }
 type Converter = (metadata: Fields, spec: Fields) => Converted;
 
-/** By the kind's old spelling, in lower case. */
+/** By the name of the v1 kind in lower case. */
 const CONVERTERS: Readonly<Record<string, Converter>> = {
   ippool: (metadata, spec) => {
-    const cidr = metadata.needed("cidr");
+    const cidr = metadata.required("cidr");
     const ipip = spec.child("ipip");
     const enabled = ipip.isTrue("enabled");
     const mode = ipip.text("mode");
@@ -54,13 +54,13 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
     };
   },
   bgppeer: (metadata, spec) => {
-    const peerIP = metadata.needed("peerIP");
+    const peerIP = metadata.required("peerIP");
     const node = metadata.text("node");
-    const scope = metadata.needed("scope");
+    const scope = metadata.required("scope");
     if (scope !== "node" && scope !== "global")
       throw new ConvertFault("metadata.scope", `want node or global, not '${scope}'`);
     if ((scope === "node") !== (node !== undefined))
-      throw new ConvertFault("metadata.node", `does not go with scope '${scope}'`);
+      throw new ConvertFault("metadata.node", `does not match scope '${scope}'`);
     const owner = node === undefined ? "" : `${normalizeName(node)}.`;
     return {
       name: `${owner}${addressName(peerIP)}`,
@@ -69,15 +69,15 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
     };
   },
   hostendpoint: (metadata, spec) => {
-    const node = normalizeName(metadata.needed("node"));
+    const node = normalizeName(metadata.required("node"));
     return {
-      name: convertName(`${node}.${metadata.needed("name")}`),
+      name: convertName(`${node}.${metadata.required("name")}`),
       kind: "HostEndpoint",
       metadata: { labels: metadata.map("labels") },
       spec: {
         node,
         interfaceName: spec.text("interfaceName"),
-        expectedIPs: listOf(byFamily(spec.texts("expectedIPs"))),
+        expectedIPs: listOf(ipv4First(spec.texts("expectedIPs"))),
         profiles: listOf(spec.texts("profiles").map(convertProfileName)),
         ports: convertPorts(spec),
       },
@@ -94,7 +94,7 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
       ...(egress.length > 0 ? ["Egress"] : []),
     ];
     return {
-      name: convertNameWithoutDots(metadata.needed("name")),
+      name: convertNameWithoutDots(metadata.required("name")),
       kind: "GlobalNetworkPolicy",
       metadata: { annotations: metadata.map("annotations") },
       spec: {
@@ -105,7 +105,7 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
         types: types.length > 0 ? types : directions,
         doNotTrack: doNotTrack || undefined,
         preDNAT: preDNAT || undefined,
-        // Such policies have always been about forwarded traffic too.
+        // In v1, such policies also applied to forwarded traffic.
         applyOnForward: doNotTrack || preDNAT || undefined,
       },
     };
@@ -113,12 +113,12 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
   profile: (metadata, spec) => {
     const labels = metadata.map("labels") ?? {};
     const tags = metadata.texts("tags");
-    const both = tags.find((tag, i) => Object.hasOwn(labels, tag) || tags.indexOf(tag) !== i);
-    if (both !== undefined)
-      throw new ConvertFault("metadata.tags", `'${both}' is a tag twice, or a label too; rename the label`);
+    const duplicate = tags.find((tag, i) => Object.hasOwn(labels, tag) || tags.indexOf(tag) !== i);
+    if (duplicate !== undefined)
+      throw new ConvertFault("metadata.tags", `'${duplicate}' is a duplicate tag, or also a label; rename one`);
     const labelsToApply = { ...labels, ...Object.fromEntries(tags.map((tag) => [tag, ""])) };
     return {
-      name: convertProfileName(metadata.needed("name")),
+      name: convertProfileName(metadata.required("name")),
       kind: "Profile",
       spec: {
         ingress: listOf(convertRules(spec.any("ingress"), "spec.ingress")),
@@ -136,7 +136,7 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
     });
     bgp.end();
     return {
-      name: normalizeName(metadata.needed("name")),
+      name: normalizeName(metadata.required("name")),
       kind: "Node",
       spec: {
         bgp: Object.keys(converted).length === 0 ? undefined : converted,
@@ -146,14 +146,14 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
     };
   },
   workloadendpoint: (metadata, spec) => {
-    const orchestrator = metadata.needed("orchestrator");
-    const workload = orchestrator === "libnetwork" ? (metadata.text("workload") ?? "") : metadata.needed("workload");
+    const orchestrator = metadata.required("orchestrator");
+    const workload = orchestrator === "libnetwork" ? (metadata.text("workload") ?? "") : metadata.required("workload");
     const [namespace, pod] = orchestrator === "k8s" ? podOf(workload) : ["default", undefined];
     const container = metadata.text("activeInstanceID");
     const identity = withoutUnset({
-      node: normalizeName(metadata.needed("node")),
+      node: normalizeName(metadata.required("node")),
       orchestrator: convertName(orchestrator),
-      endpoint: convertName(metadata.needed("name")),
+      endpoint: convertName(metadata.required("name")),
       pod,
       containerID: orchestrator === "k8s" ? container : orchestrator === "cni" ? workload : undefined,
       workload:
@@ -174,7 +174,7 @@ const CONVERTERS: Readonly<Record<string, Converter>> = {
       },
       spec: {
         ...identity,
-        ipNetworks: listOf(byFamily(spec.texts("ipNetworks"))),
+        ipNetworks: listOf(ipv4First(spec.texts("ipNetworks"))),
         ipNATs: listOf(Fields.list(spec.any("ipNATs"), "spec.ipNATs")),
         ipv4Gateway: spec.text("ipv4Gateway"),
         ipv6Gateway: spec.text("ipv6Gateway"),
@@ -192,10 +192,10 @@ export const isV1Kind = (kind: string): boolean => Object.hasOwn(CONVERTERS, kin
 /** @throws ConvertFault */
 export function convertV1(document: unknown): V3Document {
   const top = new Fields(document, "");
-  const kind = top.needed("kind");
+  const kind = top.required("kind");
   top.any("apiVersion");
   const convert = CONVERTERS[kind.toLowerCase()];
-  if (convert === undefined) throw new ConvertFault("kind", `there is no v1 kind ${kind}`);
+  if (convert === undefined) throw new ConvertFault("kind", `unknown v1 kind ${kind}`);
   const metadata = top.child("metadata");
   const spec = top.child("spec");
   top.end();
@@ -212,21 +212,22 @@ export function convertV1(document: unknown): V3Document {
   };
 }
 
-/** v1 kept the families apart. */
-const byFamily = (texts: readonly string[]): readonly string[] =>
+/** Sorts IPv4 before IPv6, because v1 stored the two separately. */
+const ipv4First = (texts: readonly string[]): readonly string[] =>
   texts.toSorted((a, b) => Number(a.includes(":")) - Number(b.includes(":")));
 const listOf = <T>(list: readonly T[]): readonly T[] | undefined => (list.length === 0 ? undefined : list);
 
-/** As a number, however it was written: `64512`, `"64512"`, `"1.10"`. */
+/** Parses `64512`, `"64512"` and `"1.10"`. */
 function asNumber(fields: Fields): number | undefined {
   const given = fields.any("asNumber");
   if (given === undefined) return undefined;
   const parsed = parseAsNumber(given);
-  if (parsed === undefined) throw new ConvertFault(fields.name("asNumber"), `${describeJson(given)} is no AS number`);
+  if (parsed === undefined)
+    throw new ConvertFault(fields.name("asNumber"), `${describeJson(given)} is not an AS number`);
   return parsed;
 }
 
-/** A host's address without a length is a network of one. */
+/** Adds the prefix length of a single address, if the address has none. */
 const withLength = (address: string | undefined, length: number): string | undefined =>
   address === undefined || address.includes("/") ? address : `${address}/${length}`;
 
@@ -256,7 +257,7 @@ function endpointName(identity: Parameters<typeof workloadEndpointName>[0]): str
   }
 }
 
-/** Kubernetes workloads were called `namespace.pod`. */
+/** In v1, the workload of a pod is named `namespace.pod`. */
 function podOf(workload: string): [string, string] {
   const dot = workload.indexOf(".");
   if (dot < 1) throw new ConvertFault("metadata.workload", `'${workload}': want namespace.pod`);

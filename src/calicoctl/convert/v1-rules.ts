@@ -1,5 +1,5 @@
-// Rules of calicoctl v1 policies and profiles as v3 rules: words change case, single nets join lists, tags become
-// selectors.
+// Converts rules of calicoctl v1 policies and profiles to v3: actions and protocols change case, single nets become lists, and
+// tags become selectors.
 import { tryParseCidr } from "../../lib/ip/ip.ts";
 import { ConvertFault } from "./fault.ts";
 import { Fields } from "./fields.ts";
@@ -66,17 +66,17 @@ function convertEntity(entity: Fields): unknown {
 
 function masked(net: string, field: string): string {
   const cidr = tryParseCidr(net);
-  if (cidr === undefined) throw new ConvertFault(field, `'${net}' is no CIDR`);
+  if (cidr === undefined) throw new ConvertFault(field, `'${net}' is not a CIDR`);
   return cidr;
 }
 
-/** A tag is a label without a value now. */
+/** In v3, a tag is a label with an empty value. */
 function joinTag(selector: string | undefined, tag: string | undefined): string | undefined {
   if (tag === undefined) return selector;
   return selector === undefined ? `${tag} == ''` : `(${selector}) && ${tag} == ''`;
 }
 
-/** The label of a workload's namespace changed its name. */
+/** In v3, the label with the namespace of a workload has another name. */
 export function convertSelector(selector: string | undefined): string | undefined {
   return selector?.replaceAll("calico/k8s_ns", "projectcalico.org/namespace");
 }

@@ -1,15 +1,15 @@
-// What `cluster diags` collects, as a list of kubectl calls and the files their output goes to. Secrets are listed by
-// name only: their data never leaves the cluster.
+// Lists the kubectl commands of `cluster diags` and the files for their output. Secrets are listed by name only, so that
+// their data never leaves the cluster.
 import { isSubdomain } from "../../model/index.ts";
 
 export interface Collect {
-  /** Relative to the archive's folder. */
+  /** Relative to the top directory of the archive. */
   readonly file: string;
   /** Arguments of kubectl. */
   readonly args: readonly string[];
 }
 
-/** Namespaces that hold Calico, whichever way it was installed. */
+/** The namespaces of Calico for all ways of installation. */
 const CALICO_NAMESPACES = ["kube-system", "calico-system", "calico-apiserver", "tigera-operator"];
 
 const CALICO_RESOURCES = [
@@ -91,9 +91,9 @@ const CALICO_APPS = new Set([
 const app = (labels: Readonly<Record<string, string>> = {}) =>
   labels["k8s-app"] ?? labels["name"] ?? labels["app"] ?? "";
 
-/** The pods of ours in what `kubectl get pods -A -o json` answered. */
-export function calicoPods(answer: unknown): Pod[] {
-  const items = (answer as { readonly items?: readonly unknown[] }).items ?? [];
+/** Returns the pods of Calico in the output of `kubectl get pods -A -o json`. */
+export function calicoPods(list: unknown): Pod[] {
+  const items = (list as { readonly items?: readonly unknown[] }).items ?? [];
   return items.flatMap((item) => {
     const { metadata, spec } = item as {
       readonly metadata: {
@@ -107,15 +107,15 @@ export function calicoPods(answer: unknown): Pod[] {
     if (!CALICO_APPS.has(role)) return [];
     const containers = (spec.containers ?? []).map((container) => container.name);
     const node = spec.nodeName ?? "";
-    // They become words for kubectl and names of files; a cluster that calls a pod otherwise is none of Kubernetes.
+    // The names become arguments of kubectl and file names, so pods with names that Kubernetes does not allow are skipped.
     const names = [metadata.namespace, metadata.name, node || "n", ...containers];
     if (!names.every((name) => typeof name === "string" && isSubdomain(name))) return [];
     return [{ namespace: metadata.namespace, name: metadata.name, node, app: role, containers }];
   });
 }
 
-/** At most so many pods of each kind, those on the nodes in focus first. */
-export function choosePods(pods: readonly Pod[], focus: readonly string[], most: number): Pod[] {
+/** Returns at most `limit` pods of each application, those on the nodes in `focus` first. */
+export function choosePods(pods: readonly Pod[], focus: readonly string[], limit: number): Pod[] {
   const rank = (pod: Pod) => (focus.includes(pod.node) ? 0 : 1);
   const counts = new Map<string, number>();
   return pods
@@ -123,11 +123,11 @@ export function choosePods(pods: readonly Pod[], focus: readonly string[], most:
     .filter((pod) => {
       const count = counts.get(pod.app) ?? 0;
       counts.set(pod.app, count + 1);
-      return count < most;
+      return count < limit;
     });
 }
 
-/** What is asked inside a node's agent. One of each pair may not be there: its file says so. */
+/** Commands that run in the calico-node pods. If a tool is not installed there, the file contains the error. */
 const NODE_COMMANDS: readonly { readonly file: string; readonly command: readonly string[] }[] = [
   { file: "ip-address.txt", command: ["ip", "-d", "address"] },
   { file: "ip-route.txt", command: ["ip", "route", "show", "table", "all"] },

@@ -1,5 +1,5 @@
-// A folder that describes a cluster: resources as users write them, and which node has which block, as `kubectl get` prints
-// it. What is not Calico's is passed over: the folder may hold everything that is applied to the cluster.
+// Reads a directory that describes a cluster: resources in the format of calicoctl, and block affinities as `kubectl get`
+// prints them. Other objects are ignored, so that the directory may contain everything that is applied to the cluster.
 import { API_VERSION, type BlockAffinity, loadSchemas, type Resource, type ResourceOf } from "../../model/index.ts";
 import type { CommandIo } from "../../lib/command-line/io.ts";
 import { Failure } from "../command-line/failure.ts";
@@ -16,15 +16,15 @@ export interface StoredBlock {
   readonly affinity: BlockAffinity;
 }
 
-export interface ClusterFolder {
+export interface ClusterFiles {
   readonly resources: readonly Resource[];
   readonly blocks: readonly StoredBlock[];
 }
 
-export async function readCluster(folder: string, io: CommandIo): Promise<ClusterFolder> {
+export async function readCluster(directory: string, io: CommandIo): Promise<ClusterFiles> {
   const resources: Resource[] = [];
   const blocks: StoredBlock[] = [];
-  for (const source of readSources(folder, { recursive: true }, io))
+  for (const source of readSources(directory, { recursive: true }, io))
     for (const { number, root } of parseYaml(source.text, source.file, io.err))
       for (const node of root === undefined ? [] : itemsOf(root)) {
         const { kind, apiVersion } = identityOf(node);
@@ -33,11 +33,11 @@ export async function readCluster(folder: string, io: CommandIo): Promise<Cluste
           for (const each of objectsOf(source, number, node))
             resources.push((await decode(source, number, each)).resource);
       }
-  if (resources.length === 0) throw new Failure(`No resources in ${folder}`);
+  if (resources.length === 0) throw new Failure(`No resources in ${directory}`);
   return { resources, blocks };
 }
 
-/** The objects of a document; those of `kind: List`, which says nothing of them, one by one. */
+/** Returns the objects of a document, and the items of `kind: List` and `kind: BlockAffinityList`. */
 function itemsOf(root: Node): readonly MapNode[] {
   if (root.kind === "scalar") return [];
   if (root.kind === "list") return root.items.flatMap(itemsOf);
@@ -47,7 +47,7 @@ function itemsOf(root: Node): readonly MapNode[] {
     : [root];
 }
 
-/** Whatever its version: the custom resource has the same fields. */
+/** Accepts any apiVersion, because the custom resource of each version has the same fields. */
 async function blockOf(source: Source, node: MapNode): Promise<readonly StoredBlock[]> {
   const { loadSchema } = await loadSchemas();
   const schema = await loadSchema("BlockAffinity");

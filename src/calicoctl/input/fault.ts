@@ -1,18 +1,18 @@
-// What is wrong with an input, and where: one line that names file, document, line and field.
+// Defines the error of an invalid input: one line with file, document, line and field.
 import { Failure } from "../command-line/failure.ts";
 
 export interface Place {
-  /** As the user named it; `-` is standard input. */
+  /** As given by the user; `-` is standard input. */
   readonly file: string;
-  /** From 1; absent when the fault is of the whole file. */
+  /** Counted from 1; absent if the error concerns the whole file. */
   readonly document?: number;
-  /** From 1, counted in the file. */
+  /** Counted from 1 in the whole file. */
   readonly line?: number;
-  /** Dotted, such as `spec.ingress[0].protocol`. */
+  /** A path such as `spec.ingress[0].protocol`. */
   readonly field?: string;
 }
 
-/** Nothing was written: inputs are read completely before the first write. */
+/** Thrown before the first write, because inputs are read completely first. */
 export class InputFault extends Failure {
   constructor(
     readonly place: Place,

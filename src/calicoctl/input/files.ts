@@ -1,5 +1,4 @@
-// Which files an input names, and their text. Bytes that are no UTF-8 and documents beyond the limit are refused
-// before anybody parses them.
+// Reads the files of an input. Text that is not UTF-8 and documents that are too large are rejected before they are parsed.
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import type { CommandIo } from "../../lib/command-line/io.ts";
@@ -12,7 +11,7 @@ export interface Source {
   readonly text: string;
 }
 
-const MOST_DOCUMENT_BYTES = 10 * 1024 * 1024;
+const MAX_DOCUMENT_BYTES = 10 * 1024 * 1024;
 
 /** @param filename a file, a directory, or `-` */
 export function readSources(filename: string, options: { readonly recursive: boolean }, io: CommandIo): Source[] {
@@ -20,7 +19,7 @@ export function readSources(filename: string, options: { readonly recursive: boo
   return listFiles(filename, options.recursive).map((file) => ({ file, text: decode(file, read(file)) }));
 }
 
-/** A file is itself; a directory is its YAML and JSON files in the order of their names. */
+/** Returns a file itself, or the YAML and JSON files of a directory in the order of their names. */
 function listFiles(path: string, recursive: boolean): string[] {
   return isDirectory(path) ? filesOf(path, recursive) : [path];
 }
@@ -55,18 +54,18 @@ function decode(file: string, bytes: Uint8Array): string {
     const offset = firstBadByte(bytes);
     const before = new TextDecoder().decode(bytes.subarray(0, offset));
     const place = { file, document: documentAt(before, before.length), line: lineAt(before, before.length) };
-    throw new InputFault(place, `byte ${offset} is no UTF-8: the file is cut off or in another encoding`, {
+    throw new InputFault(place, `byte ${offset} is not valid UTF-8: the file is truncated or has another encoding`, {
       cause: error,
     });
   }
-  if (bytes.length > MOST_DOCUMENT_BYTES) refuseLargeDocuments(file, text);
-  // Files that were joined: each document may begin with a mark.
+  if (bytes.length > MAX_DOCUMENT_BYTES) rejectLargeDocuments(file, text);
+  // In concatenated files, each document may begin with a byte order mark.
   return text.replaceAll(/^(---[^\n]*\n)\uFEFF/gm, "$1");
 }
 
 function firstBadByte(bytes: Uint8Array): number {
   let [good, bad] = [0, bytes.length];
-  // The longest prefix that decodes: a prefix cut inside a character only waits for more.
+  // Finds the longest valid prefix. With `stream`, a prefix that ends inside a character is valid.
   while (good < bad) {
     const middle = (good + bad + 1) >> 1;
     if (decodes(bytes.subarray(0, middle))) good = middle;
@@ -84,16 +83,16 @@ function decodes(bytes: Uint8Array): boolean {
   }
 }
 
-function refuseLargeDocuments(file: string, text: string): void {
+function rejectLargeDocuments(file: string, text: string): void {
   let line = 1;
   let start = 0;
   let document = 1;
   for (const part of text.split(/^(?=---(?:\s|$))/m)) {
     const size = Buffer.byteLength(part);
-    if (size > MOST_DOCUMENT_BYTES)
+    if (size > MAX_DOCUMENT_BYTES)
       throw new InputFault(
         { file, document, line },
-        `the document has ${size} bytes, more than the ${MOST_DOCUMENT_BYTES} allowed; split it`,
+        `the document has ${size} bytes, more than the limit of ${MAX_DOCUMENT_BYTES}; split it`,
       );
     start += part.length;
     line += part.split("\n").length - 1;

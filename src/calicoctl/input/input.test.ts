@@ -1,4 +1,4 @@
-// What may be fed to calicoctl, and what is said of what may not.
+// Tests the inputs that calicoctl accepts, and the errors for those that it rejects.
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { CommandLine, networkSet, pool } from "../testing/command-line.ts";
@@ -34,7 +34,7 @@ test("TC-C12 standard input, JSON, several documents, lists and typed lists", as
   }
 });
 
-test("TC-C12 directories: YAML and JSON files by name, deeper ones when told", async () => {
+test("TC-C12 directories: YAML and JSON files by name, subdirectories only with -R", async () => {
   using line = new CommandLine();
   line.file(
     "d/2.JSON",
@@ -53,7 +53,7 @@ test("TC-C12 directories: YAML and JSON files by name, deeper ones when told", a
   expect((await line.run("validate", "-f", `${line.folder}/nope`)).err).toContain("nope: no such file or directory");
 });
 
-test("TC-C13 nothing to read is an error unless told otherwise", async () => {
+test("TC-C13 an input without resources is an error unless --skip-empty is set", async () => {
   using line = new CommandLine();
   for (const [name, text] of Object.entries({
     empty: "",
@@ -111,7 +111,7 @@ test("a selector that begins with ! and is quoted is read without a warning", as
   expect(await line.pipe(peer("'!has(route-reflector)'"), "apply", "-f", "-")).toMatchObject({ code: 0, err: "" });
 });
 
-test("the commands that read a folder warn about an unquoted ! too", async () => {
+test("the commands that read a directory also warn about an unquoted !", async () => {
   using line = new CommandLine();
   const node =
     "apiVersion: projectcalico.org/v3\nkind: Node\nmetadata: {name: n1}\nspec: {bgp: {ipv4Address: 10.0.0.1/24}}\n";
@@ -126,7 +126,7 @@ test("the commands that read a folder warn about an unquoted ! too", async () =>
     expect((await line.run(...args)).err).toContain(warning);
 });
 
-test("a ! that YAML drops is warned about: it would turn a selector into its opposite", async () => {
+test("a ! that YAML drops gives a warning, because dropping it negates a selector", async () => {
   using line = new CommandLine();
   expect(await line.pipe(peer("! has(route-reflector)"), "apply", "-f", "-")).toMatchObject({
     code: 0,
@@ -157,22 +157,22 @@ const bad: { name: string; text: string | Uint8Array; want: RegExp }[] = [
     want: /line 7: spec\.blockSize: want/,
   },
   {
-    name: "more digits than a number has",
+    name: "more digits than a number can represent",
     text: pool("a", "10.1.0.0/16", "  blockSize: 18446744073709551616\n"),
     want: /spec\.blockSize: want .*18446744073709551616/,
   },
   {
-    name: "a key given twice",
+    name: "a duplicate key",
     text: pool("a", "10.1.0.0/16", "  cidr: 10.9.0.0/16\n"),
     want: /line 7: key "cidr" is given twice, first on line 6/,
   },
   {
-    name: "a merge given twice",
+    name: "a duplicate merge key",
     text: pool("a").replace("  cidr: 10.1.0.0/16", "  <<: {cidr: 10.1.0.0/16}\n  <<: {cidr: 10.2.0.0/16}"),
     want: /line 7: key "<<" is given twice, first on line 6/,
   },
   {
-    name: "a number beyond all numbers",
+    name: "a number that is too large",
     text: pool("a", "10.1.0.0/16", "  blockSize: 1e400\n"),
     want: /line 7: spec\.blockSize: want a whole number from 0 to 128 \(is "1e400"\)/,
   },
@@ -191,7 +191,7 @@ const bad: { name: string; text: string | Uint8Array; want: RegExp }[] = [
     text: `apiVersion: projectcalico.org/v3\nkind: NetworkPolicy\nmetadata:\n  name: a\n  namespace: x/../y\nspec: {}\n`,
     want: /line 5: metadata\.namespace = 'x\/\.\.\/y' \(contains a \/, which is not allowed in names\)/,
   },
-  { name: "no YAML", text: `${good}---\nkind: [\n---\n${pool("b")}`, want: /document 2, line \d+: not YAML: / },
+  { name: "invalid YAML", text: `${good}---\nkind: [\n---\n${pool("b")}`, want: /document 2, line \d+: not YAML: / },
   {
     name: "a tab",
     text: "apiVersion: projectcalico.org/v3\nkind: IPPool\nmetadata:\n\tname: x\n",
@@ -213,11 +213,11 @@ const bad: { name: string; text: string | Uint8Array; want: RegExp }[] = [
     want: /line 5: not YAML: duplication of a tag property; quote a value that begins with !/,
   },
   {
-    name: "a local tag on a quoted text",
+    name: "a local tag on quoted text",
     text: peer('!has(a) ""'),
     want: /line 5: !has\(a\) is not a YAML tag that calicoctl reads/,
   },
-  { name: "a word", text: "hello\n", want: /document 1, line 1: want a resource/ },
+  { name: "a single word", text: "hello\n", want: /document 1, line 1: want a resource/ },
   {
     name: "another version",
     text: pool("a").replace("projectcalico.org/v3", "v1"),
@@ -243,22 +243,22 @@ const bad: { name: string; text: string | Uint8Array; want: RegExp }[] = [
     want: /want a resource of kind IPPool, not GlobalNetworkSet/,
   },
   {
-    name: "a List of Kubernetes",
+    name: "a Kubernetes List",
     text: "apiVersion: v1\nkind: List\nitems: []\n",
     want: /Unknown resource type \(List\)/,
   },
   {
-    name: "cut UTF-8",
+    name: "truncated UTF-8",
     text: Buffer.from(`${good}# caf\u00e9`).subarray(0, -1),
-    want: /standard input: document 1, line 7: byte \d+ is no UTF-8/,
+    want: /standard input: document 1, line 7: byte \d+ is not valid UTF-8/,
   },
   {
-    name: "cut UTF-8 in a later document",
+    name: "truncated UTF-8 in a later document",
     text: Buffer.from(`${good}---\n# caf\u00e9`).subarray(0, -1),
-    want: /standard input: document 2, line 8: byte \d+ is no UTF-8/,
+    want: /standard input: document 2, line 8: byte \d+ is not valid UTF-8/,
   },
   {
-    name: "an order that no number holds",
+    name: "an order that a number cannot represent exactly",
     text: `apiVersion: projectcalico.org/v3\nkind: Tier\nmetadata: {name: t}\nspec: {order: 9007199254740993}\n`,
     want: /line 4: spec\.order: want an integer of at most 9007199254740991 \(is "9007199254740993"\)/,
   },
@@ -268,22 +268,26 @@ const bad: { name: string; text: string | Uint8Array; want: RegExp }[] = [
     want: /document 1, line 2: kind: Unknown resource type \(globalnetworksets\) .*: did you mean GlobalNetworkSet\?/,
   },
   {
-    name: "a time without unit",
+    name: "a duration without a unit",
     text: "apiVersion: projectcalico.org/v3\nkind: FelixConfiguration\nmetadata: {name: default}\nspec:\n  routeRefreshInterval: 0\n",
     want: /line 5: spec\.routeRefreshInterval: want a duration such as 90s|line 5: spec\.routeRefreshInterval = '0' \(want a duration/,
   },
-  { name: "an alias without anchor", text: "a: *b\n", want: /line 1: (not YAML: .*|alias b has no anchor before it)/ },
   {
-    name: "aliases without end",
+    name: "an alias without an anchor",
+    text: "a: *b\n",
+    want: /line 1: (not YAML: .*|alias b has no anchor before it)/,
+  },
+  {
+    name: "aliases that expand exponentially",
     text: `a: &a [x,x,x,x,x,x,x,x,x]\n${"bcdefghijk"
       .split("")
       .map((c, i) => `${c}: &${c} [${Array(9).fill(`*${"abcdefghijk"[i]}`).join(",")}]\n`)
       .join("")}`,
-    want: /aliases stand for more than 2000000 values/,
+    want: /aliases expand to more than 2000000 values/,
   },
 ];
 for (const { name, text, want } of bad)
-  test(`bad input: ${name} is one line that says where, and nothing is written`, async () => {
+  test(`bad input: ${name} gives one line with the place, and nothing is written`, async () => {
     using line = new CommandLine();
     const answer = await line.pipe(text, "apply", "-f", "-");
     expect(answer).toMatchObject({ code: 1, out: "" });
@@ -292,14 +296,14 @@ for (const { name, text, want } of bad)
     expect(await line.stored("GlobalNetworkSet")).toEqual([]);
   });
 
-test("byte order marks of files that were joined are no part of a key", async () => {
+test("byte order marks in concatenated files are not part of a key", async () => {
   using line = new CommandLine();
   const text = `\uFEFF${networkSet("a")}---\n\uFEFF${networkSet("b")}--- # next\r\n\uFEFF${networkSet("c")}`;
   expect(await line.pipe(text, "apply", "-f", "-")).toMatchObject({ code: 0, err: "" });
   expect((await line.stored("GlobalNetworkSet")).map(({ metadata }) => metadata.name)).toEqual(["a", "b", "c"]);
 });
 
-test("bad input: what a schema refuses is told with its line", async () => {
+test("bad input: a value that the schema rejects is reported with its line", async () => {
   using line = new CommandLine();
   const file = line.file("f.yaml", `${good}---\n${pool("a", "10.3.0.1/16")}`);
   const answer = await line.run("apply", "-f", file);
@@ -307,7 +311,7 @@ test("bad input: what a schema refuses is told with its line", async () => {
   expect(answer.err.trimEnd()).not.toContain("\n");
 });
 
-test("bad input: a document full of faults is still one line of a length to read", async () => {
+test("bad input: many faults in a document are reported in one short line", async () => {
   using line = new CommandLine();
   const nets = Array.from({ length: 100_000 }, (_, i) => `  - 10.0.0.${i}/99\n`).join("");
   const answer = await line.pipe(good.replace("  nets: [10.0.0.1/32]\n", `  nets:\n${nets}`), "apply", "-f", "-");
@@ -316,7 +320,7 @@ test("bad input: a document full of faults is still one line of a length to read
   expect(answer.err.length).toBeLessThan(2000);
 });
 
-test("bad input: overlapping pools name one another", async () => {
+test("bad input: the error for overlapping pools names both", async () => {
   using line = new CommandLine();
   await line.given(pool("old", "10.0.0.0/8"));
   expect((await line.pipe(pool("new"), "apply", "-f", "-")).err).toContain(
@@ -324,18 +328,18 @@ test("bad input: overlapping pools name one another", async () => {
   );
 });
 
-test("bad input: a document beyond 10 MiB is refused, one just below is read", async () => {
+test("bad input: a document of more than 10 MiB is rejected, a smaller one is read", async () => {
   using line = new CommandLine();
   const nets = (count: number) =>
     `apiVersion: projectcalico.org/v3\nkind: GlobalNetworkSet\nmetadata: {name: big}\nspec:\n  nets:\n${"  - 10.11.12.13/32\n".repeat(count)}`;
   const large = await line.pipe(`${good}---\n${nets(600_000)}`, "validate", "-f", "-");
   expect(large.err).toMatch(
-    /standard input: document 2, line 7: the document has \d+ bytes, more than the 10485760 allowed/,
+    /standard input: document 2, line 7: the document has \d+ bytes, more than the limit of 10485760/,
   );
   expect((await line.pipe(nets(100_000), "validate", "-f", "-")).code).toBe(0);
 });
 
-test("plain words are text where text is wanted: n, on, 1.10, true, 0x1f, 007", async () => {
+test("unquoted values in text fields are text: n, on, 1.10, true, 0x1f, 007", async () => {
   using line = new CommandLine();
   const labels =
     "  labels: {a: n, b: on, c: 1.10, d: true, e: 0x1f, f: 007, g: 12345678901234567890, h: 1e3, i: '', j: }\n";
@@ -358,14 +362,14 @@ test("plain words are text where text is wanted: n, on, 1.10, true, 0x1f, 007", 
   expect((await line.stored("HostEndpoint"))[0]?.spec).toEqual({ node: "n", interfaceName: "on" });
 });
 
-test("yes and on are true where true or false is wanted, quoted ones are not", async () => {
+test("unquoted yes and on are true in boolean fields, quoted ones are not", async () => {
   using line = new CommandLine();
   await line.given(pool("a", "10.1.0.0/16", "  natOutgoing: yes\n  disabled: off\n"));
   expect((await line.stored("IPPool"))[0]?.spec).toMatchObject({ natOutgoing: true });
   expect((await line.pipe(pool("b", "10.2.0.0/16", "  natOutgoing: 'yes'\n"), "create", "-f", "-")).code).toBe(1);
 });
 
-test("resolve: the core schema of YAML 1.2, and no number is bent", () => {
+test("resolve: the core schema of YAML 1.2, without loss of digits", () => {
   const cases: [string, ReturnType<typeof resolve>][] = [
     ["", null],
     ["~", null],
@@ -400,7 +404,7 @@ test("resolve: the core schema of YAML 1.2, and no number is bent", () => {
   for (const [text, want] of cases) expect([text, resolve(text)]).toEqual([text, want]);
 });
 
-test("a number with a leading zero is the one the original reads, and text stays as written", async () => {
+test("a number with a leading zero is octal as in Calico, and text is kept as written", async () => {
   using line = new CommandLine();
   const peer =
     "apiVersion: projectcalico.org/v3\nkind: BGPPeer\nmetadata: {name: '010', labels: {a: 010, b: 0b11, c: 1_000}}\nspec: {peerIP: 10.0.0.1, asNumber: 010}\n";
@@ -410,14 +414,14 @@ test("a number with a leading zero is the one the original reads, and text stays
   expect(stored?.spec).toMatchObject({ asNumber: 8 });
 });
 
-test("a key named __proto__ is a key", () => {
+test("a key named __proto__ does not change the prototype", () => {
   const [document] = parseYaml("__proto__: {polluted: true}\na: 1\n", "-", () => {});
   const value = toValue(document!.root!) as Record<string, unknown>;
   expect(Object.keys(value)).toEqual(["__proto__", "a"]);
   expect(({} as { polluted?: boolean }).polluted).toBeUndefined();
 });
 
-test("fields are found by the names faults give them, dots in keys and all", () => {
+test("fields are found by the paths in faults, also if a key contains dots", () => {
   const text = "metadata:\n  labels:\n    a.b/c: x\nspec:\n  ingress:\n  - action: Allow\n  - action: Deny\n";
   const root = parseYaml(text, "-", () => {})[0]!.root!;
   const lineOf = (field: string) => text.slice(0, offsetOfField(root, field)).split("\n").length;
@@ -427,7 +431,7 @@ test("fields are found by the names faults give them, dots in keys and all", () 
   expect(lineOf("spec.selector")).toBe(4);
 });
 
-test("whatever bytes come, reading ends with documents or one InputFault", () =>
+test("any text is parsed to documents or throws an InputFault", () =>
   fc.assert(
     fc.property(fc.string({ unit: fc.constantFrom(..."a:- \n\t{}[]&*!|>'\"%#,?0~<=\\"), maxLength: 60 }), (text) => {
       try {

@@ -1,4 +1,4 @@
-// From an offset in an input to what a person looks for: the line, and the document of the file.
+// Converts an offset in an input to a line number and a document number.
 
 export function lineAt(source: string, offset: number): number {
   let line = 1;
@@ -6,7 +6,7 @@ export function lineAt(source: string, offset: number): number {
   return line;
 }
 
-/** Which document of the file an offset lies in: separators before it, except one that opens the file. */
+/** Counts the document separators before the offset, except one at the beginning of the file. */
 export function documentAt(source: string, offset: number): number {
   const before = source.slice(0, offset);
   const separators = [...before.matchAll(/^---(?=\s|$)/gm)];

@@ -1,5 +1,5 @@
-// Everything a command was given in files, as resources. All of it is read and decoded before the first is returned:
-// one bad document means that nothing is written.
+// Reads the resources in the files of a command. All of them are read and decoded before the first is returned, so that
+// nothing is written if one document is invalid.
 import { nearest } from "../../lib/nearest-name.ts";
 import { API_VERSION, describeValue, type FieldFault, loadSchemas, type Resource } from "../../model/index.ts";
 import type { InputCall } from "../table/flags.ts";
@@ -18,12 +18,12 @@ export interface InputResource {
   readonly origin: Origin;
 }
 
-/** Where a resource came from: answers where one of its fields stands. */
+/** Returns the place of a resource or of one of its fields in the input. */
 export interface Origin {
   place(field?: string): Place;
 }
 
-/** @throws InputFault, or Failure when there is nothing to read */
+/** @throws InputFault, or Failure if there are no resources */
 export async function readResources(call: InputCall): Promise<InputResource[]> {
   const filename = call.flags.filename;
   if (filename === undefined) throw new UsageError("--filename is missing");
@@ -39,7 +39,7 @@ export async function readResources(call: InputCall): Promise<InputResource[]> {
   return resources;
 }
 
-/** All resources of one text. */
+/** Parses all resources of one file. */
 export async function parseResources(source: Source, warn: Warn): Promise<InputResource[]> {
   const found: InputResource[] = [];
   for (const { number, root } of parseYaml(source.text, source.file, warn)) {
@@ -49,7 +49,7 @@ export async function parseResources(source: Source, warn: Warn): Promise<InputR
   return found;
 }
 
-/** A document is one resource, a list of them, or a typed list such as an IPPoolList. */
+/** Returns the resources of a document, which is a resource, a YAML list, or a typed list such as an IPPoolList. */
 export function objectsOf(source: Source, document: number, root: Node): MapNode[] {
   if (root.kind === "scalar")
     throw new InputFault(
@@ -78,7 +78,7 @@ export function objectsOf(source: Source, document: number, root: Node): MapNode
   });
 }
 
-/** Items of a typed list need not repeat what the list says. */
+/** Adds `kind` and `apiVersion` to an item of a typed list, which may omit them. */
 function withIdentity(node: MapNode, kind: string): MapNode {
   const entries = new Map(node.entries);
   const add = (key: string, text: string) => {
@@ -115,39 +115,39 @@ export async function decode(source: Source, document: number, node: MapNode): P
 
 function identityHint(kind: string, apiVersion: string): string {
   if (/^(networking\.k8s\.io|policy\.networking\.k8s\.io)\//.test(apiVersion))
-    return `: it is Kubernetes' own, kubectl applies it; calicoctl convert makes one of ${API_VERSION} of it`;
+    return `: this is a Kubernetes resource; apply it with kubectl, or convert it to ${API_VERSION} with calicoctl convert`;
   if (apiVersion.startsWith("crd.projectcalico.org/"))
-    return `: this is how the Kubernetes API stores it; here it is written with apiVersion ${API_VERSION}`;
+    return `: this is the version in which the Kubernetes API stores the resource; calicoctl uses apiVersion ${API_VERSION}`;
   if (apiVersion !== API_VERSION) return `: want apiVersion ${API_VERSION}`;
   const near = nearest(kind, MANAGED_KINDS);
   return near === undefined ? "" : `: did you mean ${near}?`;
 }
 
-/** The first fault in full, the number of others: one line, whatever a file holds. */
+/** Reports the first fault and the number of others in one line. */
 function structureFault(origin: Origin, faults: readonly FieldFault[]): InputFault {
   const [first] = faults;
   if (first === undefined) return new InputFault(origin.place(), "cannot be read");
-  const told = first.value !== undefined && first.reason.startsWith("want");
-  const value = told ? ` (is ${inQuotes(first.value)})` : "";
+  const showsValue = first.value !== undefined && first.reason.startsWith("want");
+  const value = showsValue ? ` (is ${quoted(first.value)})` : "";
   const more = faults.length > 1 ? `; and ${faults.length - 1} more` : "";
   return new InputFault(origin.place(first.field), `${first.reason}${value}${more}`);
 }
 
-/** Text in quotes, so that `"5"` is told from `5`. */
-const inQuotes = (value: unknown): string =>
+/** Puts text in quotes, to distinguish `"5"` from `5`. */
+const quoted = (value: unknown): string =>
   typeof value === "string" ? JSON.stringify(describeValue(value)) : describeValue(value);
 
-/** A line that nobody reads to its end helps nobody. */
-const MOST_FAULTS = 10;
+/** Further faults are only counted, to keep the line short. */
+const MAX_FAULTS = 10;
 
-/** Faults found later, when the resource is validated, with the lines of their fields. */
+/** Describes faults that validation found later, with the lines of their fields. */
 export function describeFaults(origin: Origin, faults: readonly FieldFault[]): string {
-  const told = faults.slice(0, MOST_FAULTS).map(({ field, value, reason }) => {
+  const described = faults.slice(0, MAX_FAULTS).map(({ field, value, reason }) => {
     const shown = value === undefined ? "" : ` = '${describeValue(value)}'`;
     return `${describePlace(origin.place(field))}${shown} (${reason})`;
   });
-  const more = faults.length - told.length;
-  return [...told, ...(more > 0 ? [`and ${more} more`] : [])].join("; ");
+  const more = faults.length - described.length;
+  return [...described, ...(more > 0 ? [`and ${more} more`] : [])].join("; ");
 }
 
 export function identityOf(node: MapNode): { kind: string; apiVersion: string } {

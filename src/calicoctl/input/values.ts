@@ -1,13 +1,13 @@
-// Between the tree of an input and plain values: what a schema sees, and the way back from a field to its line.
+// Converts the syntax tree of an input to plain values for schemas, and finds the position of a field in the tree.
 import type { Node, ScalarNode } from "./yaml.ts";
 
 export type Path = readonly (string | number)[];
 
-/** Plain values: what a schema decodes. */
+/** Returns the plain value that a schema decodes. */
 export function toValue(node: Node): unknown {
   switch (node.kind) {
     case "scalar":
-      // Digits beyond what a number can hold stay digits.
+      // An integer that a number cannot represent exactly is passed as its text.
       return typeof node.value === "bigint" ? node.text : node.value;
     case "list":
       return node.items.map(toValue);
@@ -19,7 +19,7 @@ export function toValue(node: Node): unknown {
   }
 }
 
-/** The offset of a field named as faults name them (`spec.ingress[0].action`), or of the nearest that contains it. */
+/** Returns the offset of a field such as `spec.ingress[0].action`, or of the innermost existing field that contains it. */
 export function offsetOfField(root: Node, field: string): number {
   return walk(root, field, root.offset).offset;
 }
@@ -27,11 +27,11 @@ export function offsetOfField(root: Node, field: string): number {
 interface Found {
   readonly offset: number;
   readonly path: Path;
-  /** The node itself, when the whole name was found. */
+  /** The node, if the whole path exists. */
   readonly node?: Node;
 }
 
-/** Keys may hold dots themselves, so every key that fits is tried and the one that leads furthest wins. */
+/** Keys may contain dots, so every key that matches is tried, and the longest match is used. */
 function walk(node: Node, rest: string, offset: number, path: Path = []): Found {
   if (rest === "") return { offset, path, node };
   let best: Found = { offset, path };
@@ -59,8 +59,8 @@ type Decoded<R> =
   | { readonly ok: false; readonly faults: readonly { field: string }[] };
 
 /**
- * Decodes, and where a schema stumbles over how a plain word was read, tries what was written: `1.10` as text,
- * `yes` as true. What needs no second reading is decoded once.
+ * Decodes a value. If the schema rejects the type that an unquoted scalar was read as, decodes it again with the other
+ * reading: `1.10` as text, `yes` as true.
  */
 export function recoverWrittenText<D extends Decoded<unknown>>(
   root: Node,
@@ -79,14 +79,14 @@ export function recoverWrittenText<D extends Decoded<unknown>>(
       const other = node?.kind === "scalar" && node.plain ? otherReading(node) : undefined;
       if (other !== undefined) swap(field, path, other);
     }
-  // Text is wanted and a number was read: its digits are the text, not how we would print the number.
+  // If the schema expects text, a number is replaced by its digits as written, not as JavaScript would print it.
   else
     for (const { node, path } of reformattedNumbers(root))
       if (valueAt(first.resource, path) === String(node.value)) swap("", path, node.text);
   if (swaps.length === 0) return first;
   const second = decode(value);
   if (second.ok) return second;
-  // What is wrong either way is told as it was read.
+  // A field that is invalid in both readings is reported with the first.
   const still = new Set(second.faults.map(({ field }) => field));
   for (const { field, path, before } of swaps) if (still.has(field)) setAt(value, path, before);
   return decode(value);
@@ -101,7 +101,7 @@ interface Swap {
 function otherReading(node: ScalarNode): unknown {
   if (/^(y|yes|on)$/i.test(node.text)) return true;
   if (/^(n|no|off)$/i.test(node.text)) return false;
-  // A bare number that is no text as it is read is none as it was written either: a time of 0 has no unit.
+  // A number that prints as it was written would be rejected again, for example a duration of 0 without a unit.
   return typeof node.value === "number" && String(node.value) !== node.text ? node.text : undefined;
 }
 
@@ -124,7 +124,7 @@ function setAt(value: unknown, path: Path, replacement: unknown): void {
   if (last !== undefined) define(holder as Record<string, unknown>, String(last), replacement);
 }
 
-/** A key from outside named `__proto__` is a key, never the prototype. */
+/** Sets a key from the input, which may be `__proto__`, without changing the prototype. */
 function define(map: Record<string, unknown>, key: string, value: unknown): void {
   if (key === "__proto__")
     Object.defineProperty(map, key, { value, enumerable: true, writable: true, configurable: true });

@@ -1,6 +1,6 @@
-// YAML (and JSON, its subset) to a tree that remembers where everything stood and how it was written. YAML 1.2: an
-// unquoted `n`, `on` or `yes` is text. Numbers keep their digits, so that 64-bit ones lose none and a number given
-// where text is wanted is that text. Keys given twice are refused.
+// Parses YAML (and JSON, its subset) to a tree with the offset and the written text of every value. It follows YAML 1.2: an
+// unquoted `n`, `on` or `yes` is text. Numbers keep their digits, so that 64-bit numbers are exact and a number in a text
+// field keeps its spelling. Duplicate keys are rejected.
 import {
   EVENT_ID,
   type Event,
@@ -20,7 +20,7 @@ export interface ScalarNode {
   readonly offset: number;
   readonly text: string;
   readonly value: ScalarValue;
-  /** Written without quotes: only such may be read as another type. */
+  /** Written without quotes. Only such a scalar may be read as another type. */
   readonly plain: boolean;
 }
 export interface ListNode {
@@ -36,19 +36,19 @@ export interface MapNode {
 export type Node = ScalarNode | ListNode | MapNode;
 
 export interface Document {
-  /** From 1. */
+  /** Counted from 1. */
   readonly number: number;
-  /** Absent: nothing but comments. */
+  /** Undefined if the document contains only comments. */
   readonly root: Node | undefined;
 }
 
-/** Aliases may stand for large parts; together they may not stand for more nodes than this. */
-const MOST_NODES = 2_000_000;
+/** The maximum number of nodes after the expansion of aliases, which a small document can make arbitrarily large. */
+const MAX_NODES = 2_000_000;
 
 /** Receives one line about a value that was read, but probably not written as intended. */
 export type Warn = (line: string) => void;
 
-/** @throws InputFault naming line and reason */
+/** @throws InputFault with line and reason */
 export function parseYaml(source: string, file: string, warn: Warn): Document[] {
   let events: Event[];
   try {
@@ -57,7 +57,7 @@ export function parseYaml(source: string, file: string, warn: Warn): Document[] 
     if (!(error instanceof YAMLException)) throw error;
     const offset = error.mark?.position ?? 0;
     const place = { file, document: documentAt(source, offset), line: lineAt(source, offset) };
-    // The parser repeats what it read, line breaks and all; a fault is one line.
+    // The parser's message contains parts of the input with line breaks; an error must be one line.
     const reason = error.reason.replaceAll(/\p{Cc}+/gu, " ").replace(/[: ]+$/, "");
     const hint = UNQUOTED_TAG.test(source.split("\n")[place.line - 1] ?? "") ? `; ${QUOTE_IT}` : "";
     throw new InputFault(place, `not YAML: ${reason}${hint}`, { cause: error });
@@ -65,7 +65,7 @@ export function parseYaml(source: string, file: string, warn: Warn): Document[] 
   return new TreeBuilder(source, file, events, warn).documents();
 }
 
-/** A tag of the application's own. calicoctl has none: what looks like one is a selector such as `!has(a)`. */
+/** A local tag, of which calicoctl defines none. A value that looks like one is a selector such as `!has(a)`. */
 const LOCAL_TAG = /^![^!<]/;
 const UNQUOTED_TAG = /(^|[-:,[{]\s+)![^!<\s]/;
 const QUOTE_IT = "quote a value that begins with !";
@@ -90,12 +90,12 @@ class TreeBuilder {
   documents(): Document[] {
     const documents: Document[] = [];
     while (this.#next < this.#events.length) {
-      this.#next++; // the event that opens the document
+      this.#next++; // the start of the document
       this.#document++;
       this.#anchors = new Map();
       const empty = this.#events[this.#next]?.type === EVENT_ID.POP;
       documents.push({ number: this.#document, root: empty ? undefined : this.#node() });
-      this.#next++; // and the one that closes it
+      this.#next++; // the end of the document
     }
     return documents;
   }
@@ -121,7 +121,7 @@ class TreeBuilder {
         return this.#anchored(event, before, { kind: "map", offset: event.start, entries });
       }
       default:
-        throw new Error(`event ${event.type} where a value belongs`);
+        throw new Error(`unexpected event ${event.type}, want a value`);
     }
   }
 
@@ -130,7 +130,7 @@ class TreeBuilder {
     const merged: { offset: number; node: Node }[] = [];
     while (this.#events[this.#next]?.type !== EVENT_ID.POP) {
       const key = this.#node();
-      if (key.kind !== "scalar") throw this.#fault(key.offset, "a key must be a word, not a list or a map");
+      if (key.kind !== "scalar") throw this.#fault(key.offset, "a key must be a scalar, not a list or a map");
       const node = this.#node();
       const isMerge = key.plain && key.text === "<<";
       const first = isMerge ? merged[0] : entries.get(key.text);
@@ -141,10 +141,10 @@ class TreeBuilder {
       if (isMerge) merged.push({ offset: key.offset, node });
       else entries.set(key.text, { offset: key.offset, node });
     }
-    // A merge gives only what the map itself does not have; earlier ones win.
+    // A merge adds only keys that the map does not have; earlier merges take precedence.
     for (const { offset, node } of merged)
       for (const part of node.kind === "list" ? node.items : [node]) {
-        if (part.kind !== "map") throw this.#fault(offset, "<< merges a map, or a list of maps");
+        if (part.kind !== "map") throw this.#fault(offset, "want a map or a list of maps after <<");
         for (const [key, entry] of part.entries) if (!entries.has(key)) entries.set(key, entry);
       }
     return entries;
@@ -169,7 +169,8 @@ class TreeBuilder {
       return { kind: "scalar", offset: event.tagStart, text: tag, value: tag, plain: false };
     }
     const value = resolve(text);
-    if (KNOWN_TAGS.get(tag)?.(value) !== true) throw this.#fault(offset, `${JSON.stringify(text)} is no ${tag}`);
+    if (KNOWN_TAGS.get(tag)?.(value) !== true)
+      throw this.#fault(offset, `${JSON.stringify(text)} is not a valid ${tag}`);
     return { kind: "scalar", offset, text, value, plain };
   }
 
@@ -186,7 +187,7 @@ class TreeBuilder {
     if (found === undefined)
       throw this.#fault(start, `alias ${this.#source.slice(start, end)} has no anchor before it`);
     this.#nodes += found.size;
-    if (this.#nodes > MOST_NODES) throw this.#fault(start, `aliases stand for more than ${MOST_NODES} values`);
+    if (this.#nodes > MAX_NODES) throw this.#fault(start, `aliases expand to more than ${MAX_NODES} values`);
     return found.node;
   }
 
@@ -212,11 +213,11 @@ const KNOWN_TAGS: ReadonlyMap<string, (value: ScalarValue) => boolean> = new Map
 
 const INTEGER = /^[-+]?(0|[1-9][0-9]*)$/;
 const OTHER_BASE = /^0(o[0-7]+|x[0-9a-fA-F]+)$/;
-/** Numbers of YAML 1.1 that 1.2 has given up, with `_` taken out: 010 is eight to every Kubernetes program. */
+/** Integers of YAML 1.1 that YAML 1.2 does not have, after `_` is removed: Kubernetes programs read 010 as eight. */
 const OLD_INTEGER = /^([-+]?)(0b[01]+|0o?[0-7]+|0x[0-9a-fA-F]+|[1-9][0-9]*)$/;
 const FLOAT = /^[-+]?(\.[0-9]+|(0|[1-9][0-9]*)(\.[0-9]*)?)([eE][-+]?[0-9]+)?$/;
 
-/** The core schema of YAML 1.2, and what only 1.1 takes for a number. Where text is wanted it stays as it was written. */
+/** Resolves an unquoted scalar by the core schema of YAML 1.2, extended by the integers of YAML 1.1. */
 export function resolve(text: string): ScalarValue {
   switch (text) {
     case "":
@@ -248,6 +249,6 @@ export function resolve(text: string): ScalarValue {
     const value = sign === "-" ? -magnitude : magnitude;
     return Number.isSafeInteger(Number(value)) ? Number(value) : value;
   }
-  // What no number can hold (1e400) stays the text it is.
+  // A number that is too large (1e400) remains text.
   return FLOAT.test(text) && Number.isFinite(Number(text)) ? Number(text) : text;
 }

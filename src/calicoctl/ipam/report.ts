@@ -1,5 +1,5 @@
-// The file that `ipam check -o` writes and `ipam release --from-report` reads: every allocation with what was known
-// about it, and the handles that hold nothing. Numbers are 64-bit.
+// Formats and parses the report that `ipam check -o` writes and `ipam release --from-report` reads: every allocation with its
+// owners, and the handles without addresses. Numbers are 64-bit.
 import type { AllocationRecord } from "../../ipam/index.ts";
 import { type IpAddress, tryParseAddress } from "../../lib/ip/ip.ts";
 import { isJsonObject, type Json, parseLosslessJson, stringifyLosslessJson } from "../../lib/encoding/lossless-json.ts";
@@ -59,7 +59,7 @@ export function formatReport(input: ReportInput): string {
   return `${stringifyLosslessJson({ ...head, allocations: byAddress, leakedHandles }, 2)}\n`;
 }
 
-/** @throws Failure naming the file when it is no report */
+/** @throws Failure with the name of the file if it is not a report */
 export function parseReport(file: string, text: string): Report {
   const fault = (why: string) => new Failure(`failed to read report ${file}: ${why}`);
   let json: Json;
@@ -73,7 +73,7 @@ export function parseReport(file: string, text: string): Report {
   const allocations = new Map<IpAddress, ReportedAllocation[]>();
   for (const [key, list] of Object.entries(isJsonObject(json["allocations"]) ? json["allocations"] : {})) {
     const ip = tryParseAddress(key);
-    if (ip === undefined) throw fault(`${key} is no address`);
+    if (ip === undefined) throw fault(`${key} is not an address`);
     const entries = (Array.isArray(list) ? (list as readonly Json[]) : []).filter(isJsonObject);
     allocations.set(
       ip,

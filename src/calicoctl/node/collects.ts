@@ -1,4 +1,4 @@
-// What `node diags` asks the host: commands and the files their output goes to. A tool that is not there is no fault.
+// Lists the commands of `node diags` and the files for their output. Tools that are not installed are skipped.
 
 export interface HostCollect {
   readonly file: string;
@@ -39,7 +39,7 @@ export const HOST_COLLECTS: readonly HostCollect[] = [
   collect("bird6_routes", "birdc -s /var/run/calico/bird6.ctl show route all"),
 ];
 
-/** Files of ours that hold no secret. */
+/** State files of Calico, none of which contains secrets. */
 export const HOST_FILES: readonly string[] = [
   "/var/lib/calico/nodename",
   "/var/lib/calico/mtu",

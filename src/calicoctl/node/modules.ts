@@ -1,12 +1,12 @@
-// What the kernel can do: loaded, built in, loadable, or named in its configuration.
+// Checks whether the kernel has a module: loaded, built in, loadable, or enabled in its configuration.
 import { existsSync, readFileSync } from "node:fs";
 import { gunzipSync } from "node:zlib";
 
 export interface ModuleNeed {
-  /** Any of these will do. */
+  /** One of these is sufficient. */
   readonly names: readonly string[];
   readonly optional: boolean;
-  /** For iptables rules only: not needed where policy is written with nf_tables. */
+  /** Needed only for iptables rules, not if policy is programmed with nf_tables. */
   readonly onlyIptables: boolean;
 }
 
@@ -38,7 +38,7 @@ export const NEEDS: readonly ModuleNeed[] = [
 export interface KernelFiles {
   readonly release: string;
   readonly exists: (path: string) => boolean;
-  /** Undefined when there is no such file. */
+  /** Returns undefined if the file does not exist. */
   readonly read: (path: string) => string | undefined;
 }
 
@@ -55,7 +55,7 @@ export const kernelFiles = (release: string): KernelFiles => ({
   },
 });
 
-/** Where kernels leave their configuration. */
+/** The usual places of a kernel's configuration. */
 const configPaths = (release: string): readonly string[] => [
   "/proc/config.gz",
   `/boot/config-${release}`,
@@ -64,7 +64,7 @@ const configPaths = (release: string): readonly string[] => [
   `/lib/modules/${release}/config`,
 ];
 
-/** A test for one module; reads each file once. */
+/** Returns a function that checks for one module. The files are read once. */
 export function moduleFinder(files: KernelFiles, configFile?: string): (name: string) => boolean {
   const folder = `/lib/modules/${files.release}`;
   const dependencies = files.read(`${folder}/modules.dep`) ?? "";
@@ -91,7 +91,7 @@ const configName = (name: string): string => {
   return short === undefined ? upper : `(?:XT_MATCH_|XT_|IP_NF_TARGET_|IP_NF_MATCH_|XT_TARGET_)${short}`;
 };
 
-/** 2.6.24 and later; the kernel's own text may go on after the numbers. */
+/** Whether the kernel is 2.6.24 or later. The release may have a suffix after the numbers. */
 export function isKernelNewEnough(release: string): boolean {
   const [major = 0, minor = 0, patch = 0] = release.split(/[.-]/).map((part) => Number.parseInt(part, 10) || 0);
   return major > 2 || (major === 2 && (minor > 6 || (minor === 6 && patch >= 24)));

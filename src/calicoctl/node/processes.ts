@@ -1,4 +1,4 @@
-// Which of Calico's processes run on this host: this network namespace, since several hosts may share one machine.
+// Lists the processes of this host, which are those in the same network namespace: several hosts of a lab share one machine.
 import { readdirSync, readFileSync, readlinkSync } from "node:fs";
 
 export interface RunningProcess {
@@ -30,7 +30,7 @@ function namespaceOf(pid: string): string | undefined {
   }
 }
 
-/** Felix under any of its names. */
+/** Whether the process is Felix, under any of its program names. */
 export const isFelix = ({ words: [program = "", flag = ""] }: RunningProcess): boolean =>
   /(^|\/)calico-felix$/.test(program) || (/(^|\/)calico-node$/.test(program) && /^--?felix$/.test(flag));
 

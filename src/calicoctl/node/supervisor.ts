@@ -1,4 +1,4 @@
-// Reads the state that calico-node on this host writes about the processes it supervises, and finds those processes.
+// Reads the state file of calico-node's supervisor on this host, and finds the supervised processes.
 import { readlinkSync } from "node:fs";
 import { readFileIfExists } from "../../lib/files/replace-file.ts";
 import type { SupervisorState } from "../../node/index.ts";
@@ -6,7 +6,7 @@ import type { RunningProcess } from "./processes.ts";
 
 const FILE = "/var/run/calico/supervisor.json";
 
-/** Undefined if another program supervises the node, or the file cannot be parsed. */
+/** Returns undefined if another program supervises the node, or the file cannot be parsed. */
 export function readSupervision(file = FILE): SupervisorState | undefined {
   try {
     const state = JSON.parse(readFileIfExists(file) ?? "null") as SupervisorState | null;
@@ -17,7 +17,7 @@ export function readSupervision(file = FILE): SupervisorState | undefined {
 }
 
 export interface SupervisedProcesses {
-  /** The process that calico-node knows by this pid. Its own `pid` is the one that commands on this host use. */
+  /** Finds a process by its pid in calico-node's pid namespace. The `pid` of the result is that in our namespace. */
   find(pid: number): RunningProcess | undefined;
   /** False if calico-node may run in a pid namespace that is not visible from here, such as that of another container. */
   readonly isVisible: boolean;
@@ -25,7 +25,7 @@ export interface SupervisedProcesses {
 
 /**
  * Maps the pids in calico-node's state to processes of this host. In Kubernetes calico-node runs in the pid namespace of
- * its container, so that its pids are others than the host's (`NSpid` in proc_pid_status(5)).
+ * its container, so that its pids differ from those of the host (`NSpid` in proc_pid_status(5)).
  */
 export function supervisedProcesses(
   { pidNamespace }: Pick<SupervisorState, "pidNamespace">,

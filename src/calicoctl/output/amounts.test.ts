@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { fiveDigits, withShare } from "./amounts.ts";
+import { fiveDigits, withPercentage } from "./amounts.ts";
 
 for (const [value, want] of [
   [0n, "0"],
@@ -17,4 +17,4 @@ for (const [part, whole, want] of [
   [7n, 8n, "7 (88%)"],
   [0n, 0n, "0 (0%)"],
 ] as const)
-  test(`${part} of ${whole} is ${want}`, () => expect(withShare(part, whole)).toBe(want));
+  test(`${part} of ${whole} is ${want}`, () => expect(withPercentage(part, whole)).toBe(want));

@@ -1,6 +1,6 @@
-// Numbers as address listings print them.
+// Formats numbers of addresses for tables.
 
-/** Five significant digits, in powers of ten when there are more: `65536`, `1.6777e+07`. */
+/** Formats a number with five significant digits, and with an exponent if it has more: `65536`, `1.6777e+07`. */
 export function fiveDigits(value: bigint): string {
   const number = Number(value);
   const [digits = "", exponent] = number.toPrecision(5).split("e");
@@ -9,8 +9,8 @@ export function fiveDigits(value: bigint): string {
   return `${short}e${exponent[0]}${exponent.slice(1).padStart(2, "0")}`;
 }
 
-/** `3 (19%)`: the share is rounded to the nearest, a half to the even number. */
-export function withShare(part: bigint, whole: bigint): string {
+/** Formats a number with its percentage, such as `3 (19%)`. Halves are rounded to even, as in Go. */
+export function withPercentage(part: bigint, whole: bigint): string {
   const percent = whole === 0n ? 0 : (100 * Number(part)) / Number(whole);
   const below = Math.floor(percent);
   const rest = percent - below;

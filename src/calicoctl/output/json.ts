@@ -1,4 +1,4 @@
-// Writes values as Go's encoder does: two blanks of indentation, `<`, `>` and `&` escaped, 64-bit numbers in full.
+// Prints values as JSON like Go's encoder: indented by two spaces, `<`, `>` and `&` escaped, 64-bit numbers in full.
 export function toJson(value: unknown): string {
   return `${write(value, "")}\n`;
 }
@@ -21,7 +21,7 @@ function write(value: unknown, indent: string): string {
   return JSON.stringify(value) ?? "null";
 }
 
-/** Web pages may hold what we print: the three signs that open HTML are written as escapes. */
+/** Like Go, escapes the characters that are special in HTML and JavaScript, so that the output can be embedded in pages. */
 function quote(text: string): string {
   return JSON.stringify(text).replace(
     /[<>&\u2028\u2029]/g,

@@ -1,4 +1,4 @@
-// What `get` found, in the form that was asked for.
+// Prints the result of `get` in the requested format.
 import { readFileSync } from "node:fs";
 import type { UnreadableEntry } from "../../datastore/index.ts";
 import { formatTable } from "../../lib/terminal/table.ts";
@@ -22,7 +22,7 @@ export type Format =
   | { readonly type: "table"; readonly columns: "short" | "wide" | readonly string[] }
   | { readonly type: "template"; readonly source: string };
 
-/** One answer of the datastore: a resource that was named, or all of a kind. */
+/** One result: a single resource, or all resources of a kind. */
 export type Found =
   | { readonly type: "one"; readonly kind: ManagedKind; readonly resource: Resource }
   | { readonly type: "list"; readonly kind: ManagedKind; readonly list: FoundList };
@@ -31,7 +31,7 @@ interface FoundList {
   readonly revision: string;
 }
 
-/** @param text as given to `--output` */
+/** @param text the value of `--output` */
 export function parseFormat(text: string): Format {
   const equals = text.indexOf("=");
   const [name, value] = equals < 0 ? [text, ""] : [text.slice(0, equals), text.slice(equals + 1)];
@@ -71,12 +71,12 @@ function readTemplate(file: string): string {
 }
 
 export interface PrintOptions {
-  /** Tables of namespaced kinds begin with the namespace. */
+  /** Whether tables of namespaced kinds have a namespace column. */
   readonly showNamespace: boolean;
-  /** The AS number of nodes that have none of their own; asked for only when a cell needs it. */
+  /** Returns the AS number of nodes that do not set one. Called only if a cell needs it. */
   readonly defaultAsNumber: () => Promise<number | "unknown">;
   readonly emphasize: (heading: string) => string;
-  /** Told of what was found and left out: its fields are not what its kind has. */
+  /** Called for resources that are skipped because their fields do not have the types of their kind. */
   readonly onUnreadable: (answer: Found["type"], error: UnreadableEntry) => void;
 }
 
@@ -96,12 +96,12 @@ export async function print(found: readonly Found[], format: Format, options: Pr
   }
 }
 
-/** A single answer stands for itself, several are a list, none is null. */
+/** Returns a single result as an object, several as a list, and none as null. */
 export async function documentOf(found: readonly Found[]): Promise<unknown> {
   const documents: unknown[] = [];
   for (const answer of found) {
-    const tidy = await tidier(answer.kind);
-    const one = (resource: Resource) => inOrder(tidy(resource));
+    const normalize = await normalizer(answer.kind);
+    const one = (resource: Resource) => inOrder(normalize(resource));
     documents.push(answer.type === "one" ? one(answer.resource) : listDocument(answer.kind, answer.list, one));
   }
   return documents.length === 0 ? null : documents.length === 1 ? documents[0] : documents;
@@ -116,7 +116,7 @@ function listDocument(kind: ManagedKind, list: FoundList, one: (resource: Resour
   };
 }
 
-/** What was found without that which is not of its kind's types. */
+/** Removes resources whose fields do not have the types of their kind. */
 async function readableOf(found: readonly Found[], { onUnreadable }: PrintOptions): Promise<readonly Found[]> {
   const result: Found[] = [];
   for (const answer of found) {
@@ -128,8 +128,8 @@ async function readableOf(found: readonly Found[], { onUnreadable }: PrintOption
   return result;
 }
 
-/** Other programs store fields that say nothing (`calicoVersion: ""`); what we do not understand stays as it is. */
-async function tidier(kind: ManagedKind): Promise<(resource: Resource) => Resource> {
+/** Returns a function that removes fields with zero values that other programs store, such as `calicoVersion: ""`. */
+async function normalizer(kind: ManagedKind): Promise<(resource: Resource) => Resource> {
   const { loadSchema } = await loadSchemas();
   const schema = await loadSchema(kind);
   return (resource) => {
@@ -139,7 +139,7 @@ async function tidier(kind: ManagedKind): Promise<(resource: Resource) => Resour
   };
 }
 
-/** Fields in the order readers know from every Kubernetes tool. */
+/** Returns the fields in the usual order of Kubernetes tools. */
 function inOrder(resource: Resource): unknown {
   const { kind, apiVersion, metadata, spec, status } = resource;
   const { name, generateName, namespace, uid, resourceVersion, generation, creationTimestamp, ...others } = metadata;
@@ -154,16 +154,16 @@ function inOrder(resource: Resource): unknown {
 
 async function table(
   answer: Found,
-  wanted: "short" | "wide" | readonly string[],
+  requested: "short" | "wide" | readonly string[],
   options: PrintOptions,
 ): Promise<string> {
   const { kind } = answer;
   const known = tableOf(kind);
-  if (known === undefined) throw new Failure(`there is no table for ${kind}; ask for yaml or json`);
+  if (known === undefined) throw new Failure(`there is no table for ${kind}; use -o yaml or -o json`);
   const columns = new Map(known.columns.map((column) => [column.heading, column]));
-  const named = typeof wanted === "string" ? known[wanted] : wanted;
+  const named = typeof requested === "string" ? known[requested] : requested;
   const headings =
-    typeof wanted === "string" && options.showNamespace && isNamespaced(kind) ? ["NAMESPACE", ...named] : named;
+    typeof requested === "string" && options.showNamespace && isNamespaced(kind) ? ["NAMESPACE", ...named] : named;
   const chosen = headings.map((heading) => {
     const column = columns.get(heading);
     if (column !== undefined) return column;

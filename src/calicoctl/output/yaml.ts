@@ -1,5 +1,5 @@
-// Writes values as the block-style YAML that Kubernetes tools print: keys sorted, lists at their key's own
-// indentation, text quoted exactly when a YAML 1.1 reader would take it for something else, long lines folded.
+// Prints values as the block-style YAML of Kubernetes tools: keys are sorted, lists have the indentation of their key, text is
+// quoted only if a YAML 1.1 parser would read it as another type, and long lines are folded.
 
 export type YamlValue = unknown;
 
@@ -9,7 +9,7 @@ export function toYaml(value: YamlValue): string {
   return out.join("");
 }
 
-/** Where a collection stands: on a line of its own, after `key:`, or after `- `. */
+/** The place of a collection: on its own line, after `key:`, or after `- `. */
 type Place = "line" | "key" | "dash";
 
 function writeNode(out: string[], value: YamlValue, indent: number, place: "line" | "dash"): void {
@@ -43,7 +43,7 @@ function writeMap(out: string[], map: Readonly<Record<string, YamlValue>>, inden
     const name = keyText(key);
     out.push(i === 0 && place === "dash" ? "" : " ".repeat(indent), name, ":");
     const value = map[key];
-    // A list under a key keeps the key's indentation, a map goes two further.
+    // A list has the indentation of its key; a map is indented by two more spaces.
     if (Array.isArray(value)) writeList(out, value, indent, "key");
     else if (isMap(value)) writeMap(out, value, indent + 2, "key");
     else out.push(" ", scalar(value, { column: indent + name.length + 2, indent: indent + 2 }), "\n");
@@ -54,12 +54,12 @@ function isMap(value: unknown): value is Readonly<Record<string, unknown>> {
   return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
-/** Where a scalar begins, and where its further lines do. */
+/** The column of a scalar, and the indentation of its further lines. */
 interface Spot {
   readonly column: number;
   readonly indent: number;
 }
-/** A line that has more characters than this ends at its next single blank. */
+/** A longer line is folded at its next single space. */
 const LINE_WIDTH = 80;
 
 function scalar(value: YamlValue, spot: Spot | undefined): string {
@@ -68,7 +68,7 @@ function scalar(value: YamlValue, spot: Spot | undefined): string {
   return typeof value === "number" ? numberText(value) : String(value);
 }
 
-/** Whole numbers in full; others from a million on, and very small ones, with an exponent of two digits. */
+/** Prints integers in full; other numbers from a million on, and very small ones, have an exponent of at least two digits. */
 export function numberText(value: number): string {
   if (Number.isInteger(value) && Math.abs(value) < 1e21) return String(value);
   const [digits = "", exponent = ""] = value.toExponential().split("e");
@@ -77,25 +77,25 @@ export function numberText(value: number): string {
   return `${digits}e${power < 0 ? "-" : "+"}${String(Math.abs(power)).padStart(2, "0")}`;
 }
 
-/** A key stands on one line, however long. */
+/** Prints a key on one line, regardless of its length. */
 function keyText(key: string): string {
-  if (/^[a-z]{2}[A-Za-z]*$/.test(key) && !OTHER_WORDS.has(key)) return key; // nearly all
+  if (/^[a-z]{2}[A-Za-z]*$/.test(key) && !OTHER_WORDS.has(key)) return key; // the usual case
   return key.includes("\n") ? quoted(key) : text(key);
 }
 
 function text(value: string, spot?: Spot): string {
   if (SPECIAL.test(value)) return quoted(value, spot);
   if (value.includes("\n")) return (spot && block(value, spot.indent)) ?? quoted(value, spot);
-  if (readsAsOther(value)) return quoted(value, spot);
+  if (isOtherType(value)) return quoted(value, spot);
   if (isPlain(value)) return fold(value, spot, "", (char) => char);
   return fold(value, spot, "'", (char) => (char === "'" ? "''" : char));
 }
 
 const quoted = (value: string, spot?: Spot) => fold(value, spot, '"', escaped);
 
-/** Breaks a long line at single blanks, which readers take for a blank again. */
+/** Breaks a long line at single spaces; parsers read such a line break as a space. */
 function fold(value: string, spot: Spot | undefined, quote: "" | "'" | '"', encode: (char: string) => string): string {
-  // Short lines are nearly all there are.
+  // The usual case: a short line.
   if (quote === "" && (spot?.column ?? 0) + value.length <= LINE_WIDTH) return value;
   const chars = [...value];
   let out = quote;
@@ -115,7 +115,7 @@ function fold(value: string, spot: Spot | undefined, quote: "" | "'" | '"', enco
   return out + quote;
 }
 
-/** Lines as they are under a `|`; not when a line's trailing blank would be lost to the eye. */
+/** Prints text as a literal block, unless a line ends in a space, which would be invisible. */
 function block(value: string, indent: number): string | undefined {
   if (/[ \t]$/.test(value) || / \n/.test(value)) return undefined;
   const chomp = !value.endsWith("\n") ? "-" : value.endsWith("\n\n") || value === "\n" ? "+" : "";
@@ -127,10 +127,10 @@ function block(value: string, indent: number): string | undefined {
   return `|${hint}${chomp}\n${body}`;
 }
 
-/** Characters that only double quotes can carry. */
+/** Characters that must be escaped in double quotes. */
 const SPECIAL = /[^\n\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufefe\uff00-\ufffd\u{10000}-\u{10ffff}]/u;
 
-/** Whether nothing in the text could be taken for YAML's own signs. */
+/** Whether the text contains no YAML indicators. */
 function isPlain(value: string): boolean {
   if (/^[ \t]|[ \t]$/.test(value)) return false;
   if (/^[#,[\]{}&*!|>'"%@`]/.test(value)) return false;
@@ -148,7 +148,8 @@ const FLOAT = /^[-+]?(\._*[0-9][0-9_]*|[0-9][0-9_]*(\.[0-9_]*)?)([eE][-+]?[0-9]+
 const SEXAGESIMAL = /^[-+]?[0-9][0-9_]*(?::[0-5]?[0-9])+(?:\.[0-9_]*)?$/;
 const TIMESTAMP = /^\d{4}-\d{1,2}-\d{1,2}([Tt ]\d{1,2}:\d{1,2}:\d{1,2}(\.\d+)?([Zz]|[-+]\d{1,2}(:\d{2})?)?)?$/;
 
-function readsAsOther(value: string): boolean {
+/** Whether a YAML 1.1 parser reads the unquoted text as null, a boolean, a number or a time. */
+function isOtherType(value: string): boolean {
   if (value === "" || OTHER_WORDS.has(value)) return true;
   if (!/^[-+.0-9]/.test(value)) return false;
   return INTEGER.test(value) || FLOAT.test(value) || SEXAGESIMAL.test(value) || TIMESTAMP.test(value);
@@ -183,7 +184,7 @@ function escaped(char: string): string {
 
 const hex = (code: number, digits: number) => code.toString(16).toUpperCase().padStart(digits, "0");
 
-/** Digits by their number, letters after everything else, as Go's YAML sorts keys: `p2` stands before `p10`. */
+/** Compares keys as Go's YAML library does: digits as numbers (`p2` is before `p10`), letters after all other characters. */
 export function naturalOrder(a: string, b: string): number {
   const length = Math.min(a.length, b.length);
   for (let i = 0; i < length; i++) {
@@ -197,9 +198,9 @@ export function naturalOrder(a: string, b: string): number {
   return a.length - b.length;
 }
 
-/** The two differ first at `at`: as numbers, then by how many digits they have. */
+/** Compares the numbers at `at`, the first difference, by value and then by the number of digits. */
 function compareNumbers(left: string, right: string, at: number): number {
-  // Within a number a zero counts: 10 stands after 1, while leading zeros are nothing.
+  // A zero inside a number is significant (1 is before 10); leading zeros are not.
   let start = at;
   while (start > 0 && isDigit(left.charCodeAt(start - 1))) start--;
   const inside = /[1-9]/.test(left.slice(start, at));

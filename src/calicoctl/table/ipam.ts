@@ -1,4 +1,4 @@
-// `calicoctl ipam …`: one entry per command, each in a file of its own under commands/.
+// Declares `calicoctl ipam …`. Each command is implemented in a file under commands/ipam/.
 import type { Command, Grammar } from "../../lib/command-line/command.ts";
 import { command, CONFIG, GROUP_FLAGS, OUTPUT } from "./flags.ts";
 
@@ -28,7 +28,10 @@ export const releaseGrammar = {
       isRepeatable: true,
       about: "release the leaked addresses in a report of `ipam check -o`; if repeated, those that all reports contain",
     },
-    force: { type: "switch", about: "also if the datastore is not locked or the report is of another version" },
+    force: {
+      type: "switch",
+      about: "continue if the datastore is not locked, or a report is outdated or of another version",
+    },
     ...CONFIG,
   },
 } as const satisfies Grammar;

@@ -1,4 +1,4 @@
-// `calicoctl node …`: one entry per command, each in a file of its own under commands/.
+// Declares `calicoctl node …`. Each command is implemented in a file under commands/node/.
 import type { Command, Grammar } from "../../lib/command-line/command.ts";
 import { command, CONFIG, GROUP_FLAGS, OUTPUT } from "./flags.ts";
 

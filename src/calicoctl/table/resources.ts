@@ -1,4 +1,4 @@
-// Commands on resources.
+// Declares the commands on resources, and `calicoctl version`.
 import type { Command, Grammar } from "../../lib/command-line/command.ts";
 import { CONFIG, command, INPUT, NAMESPACE, OUTPUT, REQUIRED_INPUT } from "./flags.ts";
 

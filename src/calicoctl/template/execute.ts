@@ -1,4 +1,4 @@
-// Walks a template's tree over data and writes text.
+// Evaluates the tree of a Go template on data and returns the text.
 import { builtins, type TemplateFunction } from "./functions.ts";
 import { faultAt, lineOf, TemplateFault } from "./lexer.ts";
 import { type Arg, type Body, type Command, type Node, parseTemplate, type Pipe, type Template } from "./parser.ts";
@@ -8,7 +8,7 @@ export interface CompiledTemplate {
   execute(data: Value): string;
 }
 
-/** @throws TemplateFault when the text is no template or calls functions that are not there */
+/** @throws TemplateFault if the text is not a valid template */
 export function compileTemplate(
   name: string,
   source: string,
@@ -18,13 +18,14 @@ export function compileTemplate(
   return { execute: (data) => new Execution(template, { ...builtins, ...functions }).run(data) };
 }
 
-class Loop extends Error {
-  constructor(readonly how: "break" | "continue") {
-    super(how);
+/** Leaves the body of a `range`. */
+class LoopControl extends Error {
+  constructor(readonly action: "break" | "continue") {
+    super(action);
   }
 }
 
-const MOST_NESTED_TEMPLATES = 100;
+const MAX_NESTED_TEMPLATES = 100;
 
 class Execution {
   readonly #template: Template;
@@ -72,8 +73,8 @@ class Execution {
       case "template": {
         const body = this.#template.named.get(node.name);
         if (body === undefined) throw this.#fault(node.offset, `template ${JSON.stringify(node.name)} not defined`);
-        if (++this.#depth > MOST_NESTED_TEMPLATES)
-          throw this.#fault(node.offset, "templates call one another without end");
+        if (++this.#depth > MAX_NESTED_TEMPLATES)
+          throw this.#fault(node.offset, `templates are nested more than ${MAX_NESTED_TEMPLATES} times`);
         const data = node.pipe === undefined ? undefined : this.#pipe(node.pipe, dot);
         const outer = this.#variables;
         this.#variables = [{ name: "$", value: data }];
@@ -83,7 +84,7 @@ class Execution {
         break;
       }
       default:
-        throw new Loop(node.type);
+        throw new LoopControl(node.type);
     }
   }
 
@@ -96,7 +97,7 @@ class Execution {
       for (const [key, item] of items) {
         try {
           this.#scope(() => {
-            // One variable takes the item, two take its place and the item.
+            // One variable is set to the item, two are set to its index or key and the item.
             const [first, second] = variables;
             if (second !== undefined && first !== undefined) {
               this.#set(first, key, node.pipe);
@@ -105,8 +106,8 @@ class Execution {
             this.#body(node.body, item);
           });
         } catch (error) {
-          if (!(error instanceof Loop)) throw error;
-          if (error.how === "break") break;
+          if (!(error instanceof LoopControl)) throw error;
+          if (error.action === "break") break;
         }
       }
     });
@@ -140,7 +141,7 @@ class Execution {
   }
 
   #call(name: string, args: readonly Arg[], dot: Value, piped: readonly Value[], offset: number): Value {
-    // `and` and `or` stop at the argument that decides.
+    // `and` and `or` evaluate arguments only until the result is known.
     if (name === "and" || name === "or") {
       let value: Value;
       const all = [...args.map((arg) => () => this.#arg(arg, dot)), ...piped.map((p) => () => p)];

@@ -1,4 +1,4 @@
-// The functions a template may call: Go's own, and those calicoctl adds (`join`, `joinAndTruncate`, `config`).
+// Implements the functions of templates: those of Go, and `join` and `joinAndTruncate` of calicoctl. The caller adds `config`.
 import { Float, isList, isTrue, print, Struct, typeName, type Value } from "./value.ts";
 
 export type TemplateFunction = (...args: Value[]) => Value;
@@ -34,8 +34,8 @@ function at(value: Value, key: Value): Value {
   throw new Error(`can't index item of type ${typeName(value)}`);
 }
 
-/** Items as text with a separator between; beyond `most` characters cut off with dots. A map is `key=value`, sorted. */
-function joinAndTruncate(items: Value, separator: string, most: number): string {
+/** Joins items with a separator, and truncates text longer than `limit`. A map is printed as sorted `key=value` items. */
+function joinAndTruncate(items: Value, separator: string, limit: number): string {
   const list: readonly Value[] =
     items === undefined
       ? []
@@ -45,10 +45,10 @@ function joinAndTruncate(items: Value, separator: string, most: number): string 
           ? items
           : [items];
   const text = list.map(print).join(separator);
-  return most > 0 && text.length > most ? `${text.slice(0, most - 3)}...` : text;
+  return limit > 0 && text.length > limit ? `${text.slice(0, limit - 3)}...` : text;
 }
 
-/** `print` puts a blank between two operands when neither is text. */
+/** Like Go's `print`, adds a space between two operands if neither is text. */
 function printAll(args: readonly Value[]): string {
   return args.reduce<string>((text, arg, i) => {
     const gap = i > 0 && typeof arg !== "string" && typeof args[i - 1] !== "string" ? " " : "";
@@ -85,10 +85,10 @@ export const builtins: Readonly<Record<string, TemplateFunction>> = {
   js: (...args) => JSON.stringify(printAll(args)).slice(1, -1),
   urlquery: (...args) => encodeURIComponent(printAll(args)).replaceAll("%20", "+"),
   join: (items, separator) => joinAndTruncate(items, print(separator), 0),
-  joinAndTruncate: (items, separator, most) => joinAndTruncate(items, print(separator), number(most)),
+  joinAndTruncate: (items, separator, limit) => joinAndTruncate(items, print(separator), number(limit)),
 };
 
-/** The verbs of `fmt.Printf` that make sense for resources. */
+/** Implements the verbs of `fmt.Printf` that are useful for resources. */
 function formatText(format: string, args: readonly Value[]): string {
   let next = 0;
   const text = format.replace(

@@ -1,5 +1,5 @@
-// The words of a Go template (https://pkg.go.dev/text/template): text between actions as it stands, and inside `{{ }}`
-// names, fields, variables, constants and signs. Blanks inside an action separate arguments, so they are tokens too.
+// Splits a Go template (https://pkg.go.dev/text/template) into tokens: the text between actions, and inside `{{ }}` names,
+// fields, variables, constants and operators. Spaces inside an action separate arguments, so they are tokens too.
 
 export type TokenKind =
   | "text"

@@ -1,4 +1,4 @@
-// From tokens to the tree that `execute.ts` walks.
+// Parses the tokens of a Go template to the tree that `execute.ts` evaluates.
 import { faultAt, type TemplateFault, type Token, tokenize } from "./lexer.ts";
 
 export type Node =
@@ -12,7 +12,7 @@ export type Body = readonly Node[];
 
 export interface Pipe {
   readonly variables: readonly string[];
-  /** `:=` declares, `=` changes a variable that exists. */
+  /** True for `:=`, which declares a variable; false for `=`, which changes an existing one. */
   readonly declares: boolean;
   readonly commands: readonly Command[];
   readonly offset: number;
@@ -33,7 +33,7 @@ export interface Template {
   readonly name: string;
   readonly source: string;
   readonly body: Body;
-  /** What `define` and `block` named. */
+  /** The templates of `define` and `block`. */
   readonly named: ReadonlyMap<string, Body>;
 }
 
@@ -42,10 +42,10 @@ export function parseTemplate(name: string, source: string): Template {
   return parser.template();
 }
 
-/** Which word ended a list of nodes. */
+/** The keyword that ended a list of nodes. */
 type Ending = "end" | "else" | "eof";
 
-const MOST_DEPTH = 200;
+const MAX_DEPTH = 200;
 
 class Parser {
   readonly #name: string;
@@ -137,7 +137,7 @@ class Parser {
     }
     const chained = this.#peek();
     if (chained.kind === "word" && (chained.text === "if" || chained.text === "with")) {
-      this.#take(); // {{else if …}} shares its {{end}} with us
+      this.#take(); // {{else if …}} has no {{end}} of its own
       const { text } = chained;
       return { type, pipe, body: then.body, otherwise: [this.#nested(start, () => this.#branch(text))] };
     }
@@ -159,9 +159,9 @@ class Parser {
     return word.text === "block" ? { type: "template", name, pipe, offset: word.offset } : undefined;
   }
 
-  /** Parses one level deeper. Each level uses the stack of the process. */
+  /** Parses one level deeper. The depth is limited because each level uses stack space. */
   #nested<T>(offset: number, parse: () => T): T {
-    if (this.#depth === MOST_DEPTH) throw this.#fault(offset, `nested more than ${MOST_DEPTH} times`);
+    if (this.#depth === MAX_DEPTH) throw this.#fault(offset, `nested more than ${MAX_DEPTH} times`);
     this.#depth++;
     const parsed = parse();
     this.#depth--;
@@ -171,7 +171,7 @@ class Parser {
   #quotedName(): string {
     this.#skipSpace();
     const token = this.#take();
-    if (token.kind !== "string") throw this.#unexpected(token, "a template's name in quotes");
+    if (token.kind !== "string") throw this.#unexpected(token, "the name of a template in quotes");
     this.#skipSpace();
     return unquote(token.text);
   }
@@ -189,7 +189,7 @@ class Parser {
     return { variables, declares, commands, offset };
   }
 
-  /** `$x :=`, `$i, $x :=` or `$x =`, if that is what stands here. */
+  /** Parses `$x :=`, `$i, $x :=` or `$x =`, if one of them is next. */
   #declaration(): { variables: string[]; declares: boolean } {
     const start = this.#next;
     const variables: string[] = [];
@@ -294,8 +294,8 @@ class Parser {
     return token;
   }
 
-  #unexpected(token: Token, wanted: string): TemplateFault {
-    return this.#fault(token.offset, `unexpected ${JSON.stringify(token.text)}, want ${wanted}`);
+  #unexpected(token: Token, expected: string): TemplateFault {
+    return this.#fault(token.offset, `unexpected ${JSON.stringify(token.text)}, want ${expected}`);
   }
 
   #fault(offset: number, reason: string): TemplateFault {
@@ -305,7 +305,7 @@ class Parser {
 
 const ESCAPES: Readonly<Record<string, string>> = { a: "\x07", b: "\b", f: "\f", n: "\n", r: "\r", t: "\t", v: "\v" };
 
-/** A Go string constant's value. */
+/** Returns the value of a Go string constant. */
 function unquote(text: string): string {
   if (text.startsWith("`")) return text.slice(1, -1);
   return text

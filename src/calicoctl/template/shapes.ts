@@ -1,10 +1,10 @@
-// The Go shape of each kind, read off its schema, for templates: field names in Go's spelling differ from ours only
-// in case, and the embedded TypeMeta and ObjectMeta lend their fields to the resource itself.
+// Derives the Go type of each kind from its schema, for templates: Go's field names differ from those of the schema only in
+// case, and the fields of the embedded TypeMeta and ObjectMeta are also fields of the resource itself.
 import { loadSchemas } from "../../model/index.ts";
 import type { ManagedKind } from "../resources/kinds.ts";
 import type { Field, Shape, StructShape } from "./value.ts";
 
-/** What we read of a schema: zod's own description of it. */
+/** The part of a zod schema that is read here. */
 interface SchemaLike {
   readonly _zod: { readonly def: { readonly type: string } };
 }
@@ -44,7 +44,7 @@ function fields(shapes: Readonly<Record<string, Shape>>): Map<string, Field> {
   return new Map(Object.entries(shapes).map(([name, shape]) => [name.toLowerCase(), { shape, from: key(name) }]));
 }
 
-/** The fields of an embedded struct are fields of the struct that embeds it. */
+/** Returns an embedded struct and its fields, which are also fields of the embedding struct. */
 function embedded(name: string, shape: StructShape, from: (data: unknown) => unknown): [string, Field][] {
   const promoted = [...shape.fields].map(([field, f]): [string, Field] => [
     field,
@@ -53,7 +53,7 @@ function embedded(name: string, shape: StructShape, from: (data: unknown) => unk
   return [[name.toLowerCase(), { shape, from }], ...promoted];
 }
 
-/** One resource and the list of such resources. */
+/** Returns the types of one resource and of a list of resources. */
 export async function shapesOf(kind: ManagedKind): Promise<{ one: StructShape; list: StructShape }> {
   const { loadDefinition, schemaExtras } = await loadSchemas();
   const definition = await loadDefinition(kind);

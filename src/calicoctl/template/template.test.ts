@@ -28,7 +28,7 @@ const cases: { name: string; source: string; want: string }[] = [
     want: "([10.0.0.0/8 fd00::/8])([])",
   },
   {
-    name: "a float as Go prints it, nil when not set",
+    name: "a float is printed as in Go, nil if it is not set",
     source: "{{range .}}{{.Order}} {{end}}",
     want: "1e+06 <nil> ",
   },
@@ -41,19 +41,23 @@ const cases: { name: string; source: string; want: string }[] = [
   { name: "join", source: '{{range .}}{{join .Nets ","}};{{end}}', want: "10.0.0.0/8,fd00::/8;;" },
   { name: "joinAndTruncate", source: '{{range .}}{{joinAndTruncate .Nets "," 12}};{{end}}', want: "10.0.0.0/...;;" },
   {
-    name: "variables and their place",
+    name: "variables for index and item",
     source: "{{range $i, $x := .}}{{$i}}={{len $x.Nets}} {{end}}",
     want: "0=2 1=0 ",
   },
-  { name: "assignment outlives its block", source: "{{$n := 0}}{{range .}}{{$n = .Count}}{{end}}{{$n}}", want: "0" },
   {
-    name: "a map in the order of its keys",
+    name: "an assignment in a block changes the outer variable",
+    source: "{{$n := 0}}{{range .}}{{$n = .Count}}{{end}}{{$n}}",
+    want: "0",
+  },
+  {
+    name: "a map is iterated in the order of its keys",
     source: "{{range .}}{{range $k, $v := .Labels}}{{$k}}{{$v}}{{end}}{{end}}",
     want: "a1b2",
   },
   { name: "pipelines", source: '{{"a,b" | printf "%q %s" "x"}}', want: '"x" a,b' },
   { name: "parentheses", source: "{{if and (eq 1 1) (not (ne 2 2))}}yes{{end}}", want: "yes" },
-  { name: "trimmed blanks", source: "a \n {{- 1 -}} \n b", want: "a1b" },
+  { name: "trimmed white space", source: "a \n {{- 1 -}} \n b", want: "a1b" },
   { name: "comments", source: "a{{/* no */}}b {{- /* trimmed */ -}} c", want: "abc" },
   {
     name: "define and template",
@@ -84,7 +88,7 @@ const faults: { source: string; want: string }[] = [
   },
   { source: "{{len 5}}", want: 'template: get:1:2: executing "get" at <len>: error calling len: len of type int' },
   { source: "{{break}}", want: "template: get:1: {{break}} outside {{range}}" },
-  { source: '{{define "r"}}{{template "r"}}{{end}}{{template "r"}}', want: "without end" },
+  { source: '{{define "r"}}{{template "r"}}{{end}}{{template "r"}}', want: "nested more than 100 times" },
 ];
 for (const { source, want } of faults)
-  test(`TC-C21 go-template refuses ${JSON.stringify(source)}`, () => expect(() => run(source)).toThrow(want));
+  test(`TC-C21 go-template rejects ${JSON.stringify(source)}`, () => expect(() => run(source)).toThrow(want));

@@ -1,5 +1,5 @@
-// What a template sees: our plain JSON under the names and with the zero values that the Go types have. `.Spec.CIDR`
-// is `spec.cidr`; a field that is not set is "" or 0 or false or nil, and one that does not exist is an error.
+// Presents JSON data to templates with the field names and zero values of Calico's Go types. `.Spec.CIDR` is `spec.cidr`; a
+// field that is not set is "", 0, false or nil, and a field that does not exist is an error.
 import { showFloat } from "../../model/index.ts";
 
 export type Shape =
@@ -9,16 +9,16 @@ export type Shape =
 
 export interface StructShape {
   readonly type: "struct";
-  /** As messages name it: `v3.IPPoolSpec`. */
+  /** The type name for error messages, such as `v3.IPPoolSpec`. */
   readonly name: string;
-  /** By the field's name in lower case. */
+  /** By the name of the field in lower case. */
   readonly fields: ReadonlyMap<string, Field>;
 }
 export interface Field {
   readonly shape: Shape;
-  /** Not set is nil, not the zero value. */
+  /** If the field is not set, its value is nil instead of the zero value. */
   readonly pointer?: boolean;
-  /** How to get it out of the struct's data. */
+  /** Reads the field from the data of the struct. */
   readonly from: (data: unknown) => unknown;
 }
 
@@ -44,7 +44,7 @@ export type Value =
 
 export const isList = (value: Value): value is readonly Value[] => Array.isArray(value);
 
-/** A field of the data, as the Go type has it. */
+/** Converts JSON data to the value of its Go type. */
 export function wrap(data: unknown, shape: Shape, pointer = false): Value {
   if (data === undefined || data === null) return pointer ? undefined : zero(shape);
   switch (shape.type) {
@@ -90,7 +90,7 @@ function zero(shape: Shape): Value {
   }
 }
 
-/** @throws Error with the reason when there is no such field */
+/** @throws Error if there is no such field */
 export function fieldOf(value: Value, name: string): Value {
   if (value instanceof Struct) {
     const field = value.shape.fields.get(name.toLowerCase());
@@ -111,7 +111,7 @@ export function typeName(value: Value): string {
   return { string: "string", boolean: "bool", number: "int", bigint: "int64" }[typeof value as "string"] ?? "value";
 }
 
-/** As `fmt.Print` writes it. */
+/** Formats a value like Go's `fmt.Print`. */
 export function print(value: Value): string {
   if (value === undefined) return "<nil>";
   if (value instanceof Float) return showFloat(value.value);
@@ -125,7 +125,7 @@ export function print(value: Value): string {
   return String(value);
 }
 
-/** Whether `if` takes its first branch. */
+/** Whether `if` uses its first branch. */
 export function isTrue(value: Value): boolean {
   if (value instanceof Float) return value.value !== 0;
   if (isList(value)) return value.length > 0;

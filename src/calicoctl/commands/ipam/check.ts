@@ -1,5 +1,5 @@
-// calicoctl ipam check: what is allocated against what is in use, and whether blocks, affinities and handles agree.
-// Looks first, tells what it found, and repairs only when asked to and told yes.
+// Implements `calicoctl ipam check`, which compares allocated addresses with addresses in use, and checks that blocks,
+// affinities and handles are consistent. It repairs problems only with --fix, after confirmation.
 import { writeFileSync } from "node:fs";
 import {
   type AllocationRecord,
@@ -22,34 +22,34 @@ import type { checkGrammar } from "../../table/ipam.ts";
 import { formatReport } from "../../ipam/report.ts";
 import { clusterInformation, isLocked } from "../migrate/shared.ts";
 
-/** Exit code when something is wrong. */
+/** Exit code if there are problems. */
 const FOUND = 3;
-/** An address that was given so lately may belong to a pod that is still being set up. */
+/** A younger allocation may belong to a pod that is still being set up. */
 const GRACE_MS = 5 * 60_000;
-const TOP = 20;
+const MAX_TOP_NODES = 20;
 
 export async function run(call: Call<typeof checkGrammar>): Promise<number> {
-  const say = (text: string) => call.io.out(`${text}\n`);
-  say("Checking IPAM for inconsistencies...\n");
+  const print = (text: string) => call.io.out(`${text}\n`);
+  print("Checking IPAM for inconsistencies...\n");
   const skipped = new Set<string>();
   await using store = await openChecked(call, { requests: "few", onSkipped: ({ path }) => skipped.add(path) });
   const information = await clusterInformation(store);
   if (information === undefined) throw new NotFound("ClusterInformation(default)");
   const checked = await check(call, store);
   if (skipped.size > 0) {
-    // What uses an address may be among them: nothing is to be concluded from its absence, here or by who reads a report.
-    say(
-      `Found ${skipped.size} entries that cannot be read: until they are mended or deleted nothing is repaired and no report is written.`,
+    // An unreadable entry may be the user of an address, so addresses that seem unused must not be released or reported.
+    print(
+      `Found ${skipped.size} entries that cannot be read: until they are corrected or deleted, nothing is repaired and no report is written.`,
     );
-    say(`Check complete; found ${checked.problems + skipped.size} problems.`);
+    print(`Check complete; found ${checked.problems + skipped.size} problems.`);
     return FOUND;
   }
   const file = call.flags.output;
   if (file !== undefined) {
     writeFileSync(file, reportOf(checked, information));
-    say(`Wrote the report to ${file}.`);
+    print(`Wrote the report to ${file}.`);
   }
-  say(`Check complete; found ${checked.problems} problems.`);
+  print(`Check complete; found ${checked.problems} problems.`);
   if (checked.problems === 0) return 0;
   return call.flags.fix ? await fix(call, store, checked, isLocked(information)) : FOUND;
 }
@@ -62,40 +62,37 @@ interface Checked {
   readonly problems: number;
 }
 
-/** What the user hears of. */
-interface Telling {
-  readonly say: (text: string) => void;
-  /** Only when problems were asked for one by one. */
-  readonly problem: (text: string) => void;
-  /** Every address was asked for. */
-  readonly all: boolean;
+interface Printer {
+  readonly print: (text: string) => void;
+  /** Prints only with --show-problem-ips or --show-all-ips. */
+  readonly printProblem: (text: string) => void;
 }
 
 async function check(call: Call<typeof checkGrammar>, store: OpenStore): Promise<Checked> {
-  const say = (text: string) => call.io.out(`${text}\n`);
-  const all = call.flags["show-all-ips"];
-  const problem = (text: string) => {
-    if (all || call.flags["show-problem-ips"]) say(`  ${text}`);
+  const print = (text: string) => call.io.out(`${text}\n`);
+  const showsAll = call.flags["show-all-ips"];
+  const printProblem = (text: string) => {
+    if (showsAll || call.flags["show-problem-ips"]) print(`  ${text}`);
   };
-  const tell: Telling = { say, problem, all };
-  const state = await load(store, tell);
+  const printer: Printer = { print, printProblem };
+  const state = await load(store, print);
   const { records, users, handles } = state;
   const owners = Map.groupBy(users, (user) => user.address);
   const allocations = records.map((record) => ({
     ...record,
     owners: (owners.get(record.address) ?? []).map((user) => user.name),
   }));
-  if (all)
+  if (showsAll)
     for (const { address, owners: names } of allocations)
-      say(`  ${address} ${names.length > 0 ? `in use: ${names.join(", ")}` : "allocated"}`);
+      print(`  ${address} ${names.length > 0 ? `in use: ${names.join(", ")}` : "allocated"}`);
   const usage = compareUsage(records, users, state.pools);
-  tellUsage(usage, tell);
+  printUsage(usage, printer);
   const nodes = new Set((await store.list({ kind: "Node" })).items.map((node) => node.metadata.name));
   const findings = findInconsistencies({ ...state, nodes });
   const leakedHandles = new Set(
     findings.flatMap((finding) => (finding.kind === "leaked-handle" ? [finding.handleId] : [])),
   );
-  tellFindings(findings, { leaked: leakedHandles, matched: handles.length - leakedHandles.size }, tell);
+  printFindings(findings, { leaked: leakedHandles, matched: handles.length - leakedHandles.size }, printer);
   return {
     allocations,
     leaked: usage.leaked,
@@ -116,62 +113,67 @@ async function check(call: Call<typeof checkGrammar>, store: OpenStore): Promise
   };
 }
 
-async function load(store: OpenStore, { say }: Telling) {
+async function load(store: OpenStore, print: Printer["print"]) {
   const { datastore } = store;
-  say("Loading all IPAM blocks...");
+  print("Loading all IPAM blocks...");
   const blocks = (await datastore.list({ type: "block" })).items;
   const affinities = (await datastore.list({ type: "blockAffinity" })).items;
   const records = blocks.flatMap(({ value }) => allocationsIn(value));
-  say(`Found ${blocks.length} IPAM blocks.`);
-  for (const { value } of blocks) say(` IPAM block ${value.cidr} affinity=${value.affinity ?? "<none>"}:`);
-  say(`IPAM blocks record ${records.length} allocations.\n`);
+  print(`Found ${blocks.length} IPAM blocks.`);
+  for (const { value } of blocks) print(` IPAM block ${value.cidr} affinity=${value.affinity ?? "<none>"}:`);
+  print(`IPAM blocks record ${records.length} allocations.\n`);
 
-  say("Loading all IPAM pools...");
+  print("Loading all IPAM pools...");
   const pools = activePools((await store.list({ kind: "IPPool" })).items);
-  for (const pool of pools) say(`  ${pool}`);
-  say(`Found ${pools.length} active IP pools.\n`);
+  for (const pool of pools) print(`  ${pool}`);
+  print(`Found ${pools.length} active IP pools.\n`);
 
-  say("Loading all nodes.");
+  print("Loading all nodes.");
   const users = await readUsers(datastore);
   const [tunnels, workloads] = [users.filter((u) => u.kind === "tunnel"), users.filter((u) => u.kind === "workload")];
-  say(`Found ${tunnels.length} node tunnel IPs.\n`);
-  say("Loading all workload endpoints.");
-  say(`Found ${workloads.length} workload IPs.`);
-  say(`Workloads and nodes are using ${new Set(users.map((user) => user.address)).size} IPs.\n`);
+  print(`Found ${tunnels.length} node tunnel IPs.\n`);
+  print("Loading all workload endpoints.");
+  print(`Found ${workloads.length} workload IPs.`);
+  print(`Workloads and nodes are using ${new Set(users.map((user) => user.address)).size} IPs.\n`);
 
-  say("Loading all handles");
+  print("Loading all handles");
   const handles = (await datastore.list({ type: "ipamHandle" })).items;
-  sayTopNodes(records, say);
+  printTopNodes(records, print);
   return { blocks, affinities, records, pools, users, handles };
 }
 
-function tellUsage({ leaked, outsidePools, unallocated, shared }: UsageFindings, { say, problem }: Telling): void {
-  say("Scanning for IPs that are allocated but not actually in use...");
-  for (const { address, handleId } of leaked) problem(`${address} leaked; handle ${handleId ?? "<none>"}`);
-  say(`Found ${leaked.length} IPs that are allocated in IPAM but not actually in use.`);
-  say("Scanning for IPs that are in use by a workload or node but not allocated in IPAM...");
-  for (const { address, name } of outsidePools) problem(`${address} in use by ${name}, not in active IP pools`);
-  say(`Found ${outsidePools.length} in-use IPs that are not in active IP pools.`);
-  for (const { address, name } of unallocated) problem(`${address} in use by ${name}, not allocated`);
-  say(`Found ${unallocated.length} in-use IPs that are in active IP pools but have no corresponding IPAM allocation.`);
+function printUsage(
+  { leaked, outsidePools, unallocated, shared }: UsageFindings,
+  { print, printProblem }: Printer,
+): void {
+  print("Scanning for IPs that are allocated but not actually in use...");
+  for (const { address, handleId } of leaked) printProblem(`${address} leaked; handle ${handleId ?? "<none>"}`);
+  print(`Found ${leaked.length} IPs that are allocated in IPAM but not actually in use.`);
+  print("Scanning for IPs that are in use by a workload or node but not allocated in IPAM...");
+  for (const { address, name } of outsidePools) printProblem(`${address} in use by ${name}, not in active IP pools`);
+  print(`Found ${outsidePools.length} in-use IPs that are not in active IP pools.`);
+  for (const { address, name } of unallocated) printProblem(`${address} in use by ${name}, not allocated`);
+  print(
+    `Found ${unallocated.length} in-use IPs that are in active IP pools but have no corresponding IPAM allocation.`,
+  );
   for (const { address, users } of shared)
-    say(`  ${address} has ${users.length} owners: ${users.map((user) => user.name).join(", ")}`);
-  if (shared.length > 0) say(`Found ${shared.length} IPs that several workloads or nodes use.`);
-  say("");
+    print(`  ${address} has ${users.length} owners: ${users.map((user) => user.name).join(", ")}`);
+  if (shared.length > 0) print(`Found ${shared.length} IPs that several workloads or nodes use.`);
+  print("");
 }
 
-function tellFindings(
+function printFindings(
   findings: readonly Finding[],
   handles: { readonly leaked: ReadonlySet<string>; readonly matched: number },
-  { say, problem }: Telling,
+  { print, printProblem }: Printer,
 ): void {
-  say("Scanning for IPAM handles with no matching IPs...");
-  for (const id of handles.leaked) problem(`${id} doesn't have any active IPs`);
-  say(`Found ${handles.leaked.size} handles with no matching IPs (and ${handles.matched} handles with matches).`);
-  say("Scanning for IPs with missing handle...");
+  print("Scanning for IPAM handles with no matching IPs...");
+  for (const id of handles.leaked) printProblem(`${id} doesn't have any active IPs`);
+  print(`Found ${handles.leaked.size} handles with no matching IPs (and ${handles.matched} handles with matches).`);
+  print("Scanning for IPs with missing handle...");
   const missing = findings.filter((finding) => finding.kind === "missing-handle");
-  say(`Found ${missing.length} handles mentioned in blocks with no matching handle resource.`);
-  for (const finding of findings) if (finding.kind !== "leaked-handle") say(`  ${describeFinding(finding)}`);
+  print(`Found ${missing.length} handles mentioned in blocks with no matching handle resource.`);
+  for (const finding of findings) if (finding.kind !== "leaked-handle") print(`  ${describeFinding(finding)}`);
 }
 
 function activePools(pools: readonly Resource[]): readonly Cidr[] {
@@ -181,19 +183,19 @@ function activePools(pools: readonly Resource[]): readonly Cidr[] {
   });
 }
 
-function sayTopNodes(records: readonly AllocationRecord[], say: (text: string) => void): void {
-  say(`Looking for top (up to ${TOP}) nodes by allocations...`);
+function printTopNodes(records: readonly AllocationRecord[], print: Printer["print"]): void {
+  print(`Looking for top (up to ${MAX_TOP_NODES}) nodes by allocations...`);
   const counts = new Map<string, number>();
   for (const { attributes } of records) {
     const node = attributes["node"];
     if (node !== undefined) counts.set(node, (counts.get(node) ?? 0) + 1);
   }
   const sorted = [...counts].sort(([a, x], [b, y]) => y - x || (a < b ? -1 : 1));
-  for (const [node, count] of sorted.slice(0, TOP)) say(`  ${node} has ${count} allocations`);
+  for (const [node, count] of sorted.slice(0, MAX_TOP_NODES)) print(`  ${node} has ${count} allocations`);
   const most = sorted[0]?.[1];
   if (most !== undefined)
-    say(`Node with most allocations has ${most}; median is ${sorted[sorted.length >> 1]?.[1] ?? 0}`);
-  say("");
+    print(`Node with most allocations has ${most}; median is ${sorted[sorted.length >> 1]?.[1] ?? 0}`);
+  print("");
 }
 
 function reportOf(checked: Checked, information: Resource): string {
@@ -216,15 +218,14 @@ async function fix(
   locked: boolean,
 ): Promise<number> {
   const { io, flags } = call;
-  // Without the lock a pod may have got its address a moment ago and not yet said so.
+  // If the datastore is not locked, the CNI plugin may have allocated an address and not yet written the pod's endpoint.
   const old = checked.leaked.filter((record) => locked || ageMs(record) >= GRACE_MS);
   const young = checked.leaked.length - old.length;
   if (young > 0)
     io.out(
-      `${young} leaked addresses are younger than ${GRACE_MS / 60_000} minutes or of unknown age and stay; with the datastore locked they are released too.\n`,
+      `${young} leaked addresses are younger than ${GRACE_MS / 60_000} minutes or of unknown age and are kept; lock the datastore to release them too.\n`,
     );
-  const work = old.length + checked.findings.length;
-  if (work === 0) return FOUND;
+  if (old.length + checked.findings.length === 0) return FOUND;
   if (!flags.yes) {
     io.out(`Release ${old.length} addresses and repair ${checked.findings.length} objects? [y/N] `);
     const answer = io.readLine?.() ?? new TextDecoder().decode(io.readStdin()).split("\n", 1)[0] ?? "";
@@ -245,15 +246,15 @@ async function fix(
   const unrepaired = await ipam.repair(checked.findings);
   const after = await ipam.inconsistencies();
   io.out(`Released ${released.length} addresses, repaired ${before - unrepaired.length} objects.\n`);
-  for (const finding of after) io.out(`  left: ${describeFinding(finding)}\n`);
+  for (const finding of after) io.out(`  not repaired: ${describeFinding(finding)}\n`);
   if (error !== undefined) io.err(`${error instanceof Error ? error.message : String(error)}\n`);
   const rest = checked.problems - released.length - before + after.length;
   return rest === 0 && error === undefined ? 0 : FOUND;
 }
 
-/** Since the allocation says it was made; 0 when it does not say. */
+/** Returns the age of an allocation, or 0 if it has no valid timestamp. */
 function ageMs({ attributes }: AllocationRecord): number {
   const [day, time] = (attributes["timestamp"] ?? "").split(" ");
-  const made = Date.parse(`${day}T${(time ?? "").slice(0, 12)}Z`);
-  return Number.isNaN(made) ? 0 : Date.now() - made;
+  const createdMs = Date.parse(`${day}T${(time ?? "").slice(0, 12)}Z`);
+  return Number.isNaN(createdMs) ? 0 : Date.now() - createdMs;
 }

@@ -1,4 +1,4 @@
-// calicoctl ipam configure: the settings of IPAM, each by a flag of its own.
+// Implements `calicoctl ipam configure`, which changes settings of IPAM.
 import { BadRequest, Ipam } from "../../../ipam/index.ts";
 import type { IpamConfig } from "../../../model/index.ts";
 import { openChecked } from "../../resources/client.ts";
@@ -34,7 +34,7 @@ function parseSettings(flags: ConfigureFlags): readonly Setting[] {
   const settings: Setting[] = [];
   const strict = flags.strictaffinity;
   if (strict !== undefined) {
-    const isStrict = parseTruth(strict);
+    const isStrict = parseBoolean(strict);
     if (isStrict === undefined) throw new Failure("Invalid value. Use true or false to set strictaffinity");
     settings.push({ name: "StrictAffinity", value: String(isStrict), change: { strictAffinity: isStrict } });
   }
@@ -54,8 +54,8 @@ function parseSettings(flags: ConfigureFlags): readonly Setting[] {
   return settings;
 }
 
-/** The words Go has for true and false. */
-function parseTruth(text: string): boolean | undefined {
+/** Accepts the same texts as Go's strconv.ParseBool. */
+function parseBoolean(text: string): boolean | undefined {
   if (/^(1|t|T|true|True|TRUE)$/.test(text)) return true;
   return /^(0|f|F|false|False|FALSE)$/.test(text) ? false : undefined;
 }

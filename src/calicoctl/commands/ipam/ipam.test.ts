@@ -1,4 +1,4 @@
-// calicoctl ipam on a real (SQLite) datastore: what it prints, writes and returns.
+// Tests the commands of `calicoctl ipam` on a SQLite datastore: output, stored data and exit codes.
 import { Database } from "bun:sqlite";
 import { expect, test } from "bun:test";
 import { existsSync, readFileSync, writeFileSync } from "node:fs";
@@ -23,7 +23,7 @@ async function withStore<T>(line: CommandLine, work: (store: Datastore, ipam: Ip
     await store.close();
   }
 }
-test("ipam show as JSON, in each of its ways", async () => {
+test("ipam show -o json, with each of its flags", async () => {
   using line = new CommandLine();
   await prepared(line);
   const data = async (...flags: string[]) =>
@@ -41,7 +41,7 @@ test("ipam show as JSON, in each of its ways", async () => {
   expect(await data("--show-configuration")).toMatchObject({ strictAffinity: false });
 });
 
-/** Three addresses: one in use by an endpoint, one by a tunnel, one by nobody. */
+/** Allocates three addresses: one is used by an endpoint, one by a tunnel, and one is leaked. */
 async function prepared(line: CommandLine, age = 3_600_000): Promise<void> {
   await line.given(
     pool("a", "10.1.0.0/28", "  blockSize: 29\n"),
@@ -80,7 +80,7 @@ test("TC-C26 ipam show lists pools, with --show-blocks their blocks", async () =
   expect((await line.run("ipam", "show")).out).not.toContain("Block");
 });
 
-test("TC-C28 reserved addresses have a column of their own", async () => {
+test("TC-C28 reserved addresses have their own column", async () => {
   using line = new CommandLine();
   await prepared(line);
   await line.given(
@@ -100,7 +100,7 @@ test("DM-005 a reservation without a mask is rejected; a stored one is shown, ho
       err: expect.stringContaining("spec.reservedCIDRs[0]"),
     });
   const metadata = { name: "r", uid: crypto.randomUUID(), creationTimestamp: "2026-01-01T00:00:00Z" };
-  const stored = { ...bare, metadata }; // by Calico 3.28
+  const stored = { ...bare, metadata }; // as stored by Calico 3.28
   await line.put(stored);
   expect((await line.run("get", "ipreservation", "-o", "wide")).out).toContain("r      10.1.0.9   ");
   expect((await line.run("ipam", "show")).out).toContain("|       1 (6%) |");
@@ -110,7 +110,7 @@ test("DM-005 a reservation without a mask is rejected; a stored one is shown, ho
   expect(await line.run("delete", "ipreservation", "r")).toMatchObject({ code: 0 });
 });
 
-test("TC-C27 ipam show --ip tells whose an address is", async () => {
+test("TC-C27 ipam show --ip prints the owner of an address", async () => {
   using line = new CommandLine();
   await prepared(line);
   expect((await line.run("ipam", "show", "--ip", "10.1.0.0")).out).toMatch(
@@ -125,7 +125,7 @@ test("TC-C27 ipam show --ip tells whose an address is", async () => {
   expect(await line.run("ipam", "show", "--ip", "foo")).toEqual(bad);
 });
 
-test("TC-C27 ipam show --show-borrowed names borrower, block and owner", async () => {
+test("TC-C27 ipam show --show-borrowed prints borrower, block and owner", async () => {
   using line = new CommandLine();
   await prepared(line);
   const { out } = await line.run("ipam", "show", "--show-borrowed");
@@ -137,7 +137,7 @@ test("TC-C27 ipam show --show-borrowed names borrower, block and owner", async (
   ).toEqual(["", "10.1.0.2", "n2", "10.1.0.0/29", "n1", "pod", "default/lost", ""]);
 });
 
-test("TC-C27 ipam show --show-borrowed counts addresses without a node, and names none for what has no name", async () => {
+test("TC-C27 ipam show --show-borrowed counts addresses without a node, and leaves unknown users empty", async () => {
   using line = new CommandLine();
   await line.given(pool("a", "10.1.0.0/24", "  blockSize: 29\n"));
   await withStore(line, async (_, ipam) => {
@@ -166,7 +166,7 @@ test("TC-C27 ipam show --show-configuration reads and writes nothing", async () 
   await withStore(line, async (store) => expect((await store.list({ type: "ipamConfig" })).items).toEqual([]));
 });
 
-test("TC-C30 ipam configure takes Go's words for true, and adds nothing to what others wrote", async () => {
+test("TC-C30 ipam configure accepts Go's texts for booleans, and adds no fields to stored settings", async () => {
   using line = new CommandLine();
   const written = { strictAffinity: false, autoAllocateBlocks: true, maxBlocksPerHost: 0 };
   await withStore(line, async (store) => void (await store.create({ key: { type: "ipamConfig" }, value: written })));
@@ -177,7 +177,7 @@ test("TC-C30 ipam configure takes Go's words for true, and adds nothing to what 
   expect((await line.run("ipam", "configure", "--strictaffinity=yes")).code).toBe(1);
 });
 
-test("TC-C30 TC-C31 ipam configure sets what it is given and keeps the rest", async () => {
+test("TC-C30 TC-C31 ipam configure changes the given settings and keeps the others", async () => {
   using line = new CommandLine();
   expect(await line.run("ipam", "configure", "--strictaffinity=true", "--max-blocks-per-host", "3")).toEqual({
     code: 0,
@@ -209,7 +209,7 @@ test("TC-C30 TC-C31 ipam configure sets what it is given and keeps the rest", as
   );
 });
 
-test("TC-C29 ipam release --ip frees an address once", async () => {
+test("TC-C29 ipam release --ip releases an address once", async () => {
   using line = new CommandLine();
   await prepared(line);
   const released = { code: 0, out: "Successfully released IP address 10.1.0.2\n", err: "" };
@@ -222,7 +222,7 @@ test("TC-C29 ipam release --ip frees an address once", async () => {
   expect(await line.run("ipam", "release")).toMatchObject({ code: 2, out: "" });
 });
 
-test("TC-C33 ipam check finds what is allocated to nobody, used twice or unallocated, and says so by its exit code", async () => {
+test("TC-C33 ipam check finds leaked, shared and unallocated addresses, and exits with 3", async () => {
   using line = new CommandLine();
   await prepared(line);
   const first = await line.run("ipam", "check", "--show-problem-ips");
@@ -240,7 +240,7 @@ test("TC-C33 ipam check finds what is allocated to nobody, used twice or unalloc
   expect(out).toContain("  10.1.0.0 in use: workload endpoint");
 });
 
-test("TC-C33 ipam check repairs and reports nothing while something it needs cannot be read", async () => {
+test("TC-C33 ipam check repairs nothing and writes no report while an entry cannot be read", async () => {
   for (const path of ["%/workloadendpoints/default/%", "%/assignment/ipv4/block/%"]) {
     using line = new CommandLine();
     await prepared(line);
@@ -252,14 +252,14 @@ test("TC-C33 ipam check repairs and reports nothing while something it needs can
     expect(code).toBe(3);
     expect(err).toContain("Skipped: failed to parse datastore entry key=");
     expect(out).toContain(
-      "\nFound 1 entries that cannot be read: until they are mended or deleted nothing is repaired",
+      "\nFound 1 entries that cannot be read: until they are corrected or deleted, nothing is repaired",
     );
     expect(out).not.toContain("Released");
     expect(existsSync(report)).toBe(false);
   }
 });
 
-test("TC-C33 ipam check finds handles, blocks and affinities that disagree, and --fix repairs them after asking", async () => {
+test("TC-C33 ipam check finds inconsistent handles, blocks and affinities, and --fix repairs them after confirmation", async () => {
   using line = new CommandLine();
   await prepared(line);
   await withStore(line, async (store) => {
@@ -288,7 +288,7 @@ test("TC-C33 ipam check finds handles, blocks and affinities that disagree, and 
   expect((await line.run("ipam", "check")).code).toBe(0);
 });
 
-test("TC-C33 --fix leaves an address alone that was given a moment ago, unless the datastore is locked", async () => {
+test("TC-C33 --fix does not release recent allocations, unless the datastore is locked", async () => {
   using line = new CommandLine();
   await prepared(line, 10_000);
   const young = await line.run("ipam", "check", "--fix", "--yes");
@@ -298,7 +298,7 @@ test("TC-C33 --fix leaves an address alone that was given a moment ago, unless t
   expect((await line.run("ipam", "check", "--fix", "--yes")).code).toBe(0);
 });
 
-test("TC-C34 ipam release --from-report releases what every report calls leaked, of this cluster as it is now", async () => {
+test("TC-C34 ipam release --from-report releases addresses that are leaked in every report, if the reports are current", async () => {
   using line = new CommandLine();
   await prepared(line);
   const [first, second] = ["one.json", "two.json"].map((name) => join(line.folder, name)) as [string, string];
@@ -320,10 +320,10 @@ test("TC-C34 ipam release --from-report releases what every report calls leaked,
   const released = await line.run("ipam", "release", "--from-report", first);
   expect(released).toMatchObject({ code: 0, out: expect.stringContaining("Released 1 IPs") });
   const again = await line.run("ipam", "release", "--from-report", first);
-  expect(again.out).toContain("Released 1 IPs"); // free already: nothing is wrong with that
+  expect(again.out).toContain("Released 1 IPs"); // releasing a free address is not an error
 });
 
-test("TC-C32 ipam split makes equal parts and keeps the settings", async () => {
+test("TC-C32 ipam split creates equal parts with the same settings", async () => {
   using line = new CommandLine();
   await line.given(pool("a", "10.1.0.0/16", "  natOutgoing: true\n"));
   expect((await line.run("ipam", "split", "2", "--name", "a")).err).toStartWith("Datastore is not locked.");
@@ -340,7 +340,7 @@ test("TC-C32 ipam split makes equal parts and keeps the settings", async () => {
   ]);
 });
 
-test("TC-C32 a split that cannot be is refused before anything is written", async () => {
+test("TC-C32 an invalid split is rejected before anything is written", async () => {
   using line = new CommandLine();
   await line.given(pool("a", "10.1.0.0/28", "  blockSize: 29\n"));
   await line.run("datastore", "migrate", "lock");
@@ -357,7 +357,7 @@ test("TC-C32 a split that cannot be is refused before anything is written", asyn
   expect(await line.stored("IPPool")).toEqual(before);
 });
 
-test("an unreadable report is named", async () => {
+test("the error for an unreadable report contains its file name", async () => {
   using line = new CommandLine();
   expect(existsSync(join(line.folder, "none"))).toBe(false);
   expect((await line.run("ipam", "release", "--from-report", join(line.folder, "none"))).err).toContain(

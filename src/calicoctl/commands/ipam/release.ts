@@ -1,4 +1,5 @@
-// calicoctl ipam release: one address by name, or everything that reports of `ipam check` agree is leaked.
+// Implements `calicoctl ipam release`, which releases one address, or all that are leaked according to every given report of
+// `ipam check`.
 import { readFileSync } from "node:fs";
 import { Conflict, NotFound } from "../../../datastore/index.ts";
 import { Ipam, type ReleaseRequest } from "../../../ipam/index.ts";
@@ -17,13 +18,13 @@ import { ignoreUnreadable, readClusterInformation } from "../../../model/index.t
 export async function run(call: Call<typeof releaseGrammar>): Promise<number> {
   const text = call.flags.ip;
   const files = call.flags["from-report"];
-  if (text !== undefined && files.length > 0) throw new UsageError("give --ip or --from-report, not both");
+  if (text !== undefined && files.length > 0) throw new UsageError("use --ip or --from-report, not both");
   if (text !== undefined) {
     const address = parseIpFlag(text);
     await using store = await openChecked(call);
     return await releaseOne(call, new Ipam({ datastore: store.datastore }), address);
   }
-  if (files.length === 0) throw new UsageError("give --ip or --from-report");
+  if (files.length === 0) throw new UsageError("--ip or --from-report is required");
   const reports = files.map((file) => parseReport(file, readReport(file)));
   await using store = await openChecked(call);
   await checkReports(call, store, reports);
@@ -47,7 +48,7 @@ function readReport(file: string): string {
   }
 }
 
-/** Reports must be of this cluster; that they are of now and of this program may be waived. */
+/** Checks that the reports are of this cluster and, unless --force is set, that they are current and of this version. */
 async function checkReports(
   call: Call<typeof releaseGrammar>,
   store: OpenStore,
@@ -58,17 +59,19 @@ async function checkReports(
   const { clusterGuid } = readClusterInformation(information, ignoreUnreadable);
   const foreign = reports.find((report) => report.clusterGUID !== clusterGuid);
   if (foreign !== undefined)
-    throw new Failure(`the report is of cluster ${foreign.clusterGUID}, this one is ${clusterGuid ?? "unnamed"}`);
-  const waivable: string[] = [];
+    throw new Failure(
+      `the report is of cluster ${foreign.clusterGUID}, but this is cluster ${clusterGuid ?? "without GUID"}`,
+    );
+  const objections: string[] = [];
   if (reports.some((report) => report.version !== BUILD.version))
-    waivable.push(`a report was made by another version than this program's ${BUILD.version}`);
+    objections.push(`a report was written by another version than this program's ${BUILD.version}`);
   if (!isLocked(information))
-    waivable.push("the datastore is not locked: run `calicoctl datastore migrate lock` first");
+    objections.push("the datastore is not locked: run `calicoctl datastore migrate lock` first");
   if (!reports.some((report) => report.clusterInformationRevision === information.metadata.resourceVersion))
-    waivable.push("no report is of the datastore as it is now: make another one with `ipam check -o`");
-  for (const reason of waivable) {
+    objections.push("the datastore has changed since the reports: write another one with `ipam check -o`");
+  for (const reason of objections) {
     if (!call.flags.force) throw new Failure(`${reason}; or use --force`);
-    call.io.err(`Warning: ${reason}; going on because of --force\n`);
+    call.io.err(`Warning: ${reason}; continuing because of --force\n`);
   }
 }
 
@@ -89,12 +92,12 @@ async function releaseReported(
   }
   const handles = await deleteHandles(store, reports, io.out);
   io.out(
-    `\nReleased ${requests.length - failed} IPs, ${failed} were in use by others since; deleted ${handles.deleted} handles, ${handles.kept} had changed.\n`,
+    `\nReleased ${requests.length - failed} IPs, ${failed} were reallocated since the report; deleted ${handles.deleted} handles, ${handles.kept} had changed.\n`,
   );
   return failed + handles.kept === 0 ? 0 : 1;
 }
 
-/** Not in use, not cooling down, and the same allocation in every report. */
+/** Returns allocations that are neither in use nor in cooldown, and are identical in every report. */
 function leakedInAll(reports: readonly Report[]): readonly ReleaseRequest[] {
   const [first, ...others] = reports;
   return [...(first?.allocations ?? [])].flatMap(([address, allocations]) =>
@@ -123,7 +126,7 @@ function leakedInAll(reports: readonly Report[]): readonly ReleaseRequest[] {
   );
 }
 
-/** A handle that was touched since the report is not the one that leaked. */
+/** Deletes the leaked handles, except those that were changed since the report. */
 async function deleteHandles(store: OpenStore, reports: readonly Report[], out: (text: string) => void) {
   let [deleted, kept] = [0, 0];
   for (const { ID, UID, Revision } of reports[0]?.leakedHandles ?? []) {

@@ -1,4 +1,4 @@
-// calicoctl ipam show: pools and blocks with their fill, one address, borrowed addresses, the settings.
+// Implements `calicoctl ipam show`, which prints the usage of pools and blocks, one address, borrowed addresses, or settings.
 import type { Datastore } from "../../../datastore/index.ts";
 import {
   type Allocation,
@@ -14,7 +14,7 @@ import { openChecked } from "../../resources/client.ts";
 import type { Call } from "../../table/flags.ts";
 import type { showGrammar } from "../../table/ipam.ts";
 import { Failure } from "../../command-line/failure.ts";
-import { fiveDigits, withShare } from "../../output/amounts.ts";
+import { fiveDigits, withPercentage } from "../../output/amounts.ts";
 import { formatBoxTable } from "../../../lib/terminal/table.ts";
 import { toJson } from "../../output/json.ts";
 
@@ -37,7 +37,7 @@ export async function run(call: Call<typeof showGrammar>): Promise<number> {
   return 0;
 }
 
-/** What each way of asking shows, for programs. */
+/** Returns the data of each mode for JSON. */
 async function asData(
   call: Call<typeof showGrammar>,
   ipam: Ipam,
@@ -63,7 +63,7 @@ async function addressData(ipam: Ipam, address: IpAddress): Promise<object> {
   }
 }
 
-/** @throws Failure on standard output, where scripts look for it */
+/** @throws Failure that is printed on standard output, as in Calico */
 export function parseIpFlag(text: string): IpAddress {
   const address = tryParseAddress(text);
   if (address === undefined)
@@ -77,9 +77,9 @@ async function describePools(ipam: Ipam, withBlocks: boolean): Promise<string> {
     grouping,
     cidr,
     fiveDigits(capacity),
-    withShare(inUse, capacity),
-    withShare(reserved, capacity),
-    withShare(available, capacity),
+    withPercentage(inUse, capacity),
+    withPercentage(reserved, capacity),
+    withPercentage(available, capacity),
   ];
   const blocks = (list: readonly Utilization[]) => (withBlocks ? list.map((block) => row("Block", block)) : []);
   const right = "right" as const;
@@ -102,7 +102,8 @@ async function describeAddress(ipam: Ipam, address: IpAddress): Promise<string> 
     allocation = await ipam.allocationOf(address);
   } catch (error) {
     if (error instanceof NotAssigned) return `${address} is not assigned\n`;
-    if (error instanceof InCooldown) return `${address} is not assigned: it cools down since ${error.releasedAt}\n`;
+    if (error instanceof InCooldown)
+      return `${address} is not assigned: it was released at ${error.releasedAt} and is in its cooldown\n`;
     throw error;
   }
   const { handleId, attributes, alternateAttributes } = allocation;
@@ -120,7 +121,7 @@ async function describeAddress(ipam: Ipam, address: IpAddress): Promise<string> 
 
 type Allocations = Awaited<ReturnType<typeof readAllocations>>;
 
-/** Addresses that a node has out of another one's block, and how many name no node. */
+/** Returns addresses that a node uses from another node's block, and the number of allocations without a node. */
 function borrowed(allocations: Allocations) {
   const rows: { address: string; node: string; block: string; owner: string; type: string; user: string }[] = [];
   let unknown = 0;
@@ -149,7 +150,7 @@ function describeBorrowed(allocations: Allocations): string {
     : `${table}\nNote: found ${unknown} IP allocations without an explicit node association. Unable to determine if they are borrowed.\n`;
 }
 
-/** What has an address, and its name where it has one. */
+/** Returns the type and the name of the user of an address. */
 function userOf(attributes: Labels): readonly [string, string] {
   const { namespace = "", pod, type = "" } = attributes;
   const machine = attributes["vmi-name"];
@@ -164,7 +165,7 @@ async function describeConfiguration(ipam: Ipam): Promise<string> {
     ["AutoAllocateBlocks", String(config.autoAllocateBlocks)],
     ["MaxBlocksPerHost", String(config.maxBlocksPerHost)],
   ];
-  // Younger settings appear once somebody has set them.
+  // Newer settings are printed only if they are set, as in Calico.
   const { kubeVirtVmAddressPersistence: persistence, ipCooldownSeconds: cooldown } = config;
   if (persistence !== undefined) rows.push(["KubeVirtVMAddressPersistence", persistence]);
   if (cooldown !== undefined) rows.push(["IPCooldownSeconds", String(cooldown)]);

@@ -1,5 +1,5 @@
-// calicoctl ipam split: one pool becomes several of the same settings. Everything is checked before the first write;
-// then the pool is switched off, the parts are made, and the pool goes. Its blocks stay as they are.
+// Implements `calicoctl ipam split`, which replaces one pool by several with the same settings. Everything is checked before
+// the first write; then the pool is disabled, the parts are created, and the pool is deleted. Its blocks are not changed.
 import { Client, NotFound } from "../../../datastore/index.ts";
 import {
   type Cidr,
@@ -30,7 +30,7 @@ export async function run(call: Call<typeof splitGrammar>): Promise<number> {
   const { cidr, parts } = planSplit(pool, call.args.NUMBER);
   const client = new Client(store.datastore);
   const disabled = await client.update(withSpecFields(pool, { disabled: true }), { unsafe: true });
-  const made: string[] = [];
+  const created: string[] = [];
   for (const [i, part] of parts.entries()) {
     const name = `split-${pool.metadata.name}-${i}`;
     try {
@@ -38,17 +38,17 @@ export async function run(call: Call<typeof splitGrammar>): Promise<number> {
       await client.create({ ...withSpecFields(pool, { cidr: part }), metadata }, { unsafe: true });
     } catch (error) {
       throw new Failure(
-        `Error using unsafe create to make split pool with cidr ${part}: ${describe(error)}; pool ${pool.metadata.name} (${cidr}) is disabled${made.length === 0 ? "" : `, ${made.join(", ")} exist`}: enable it again, or finish by hand`,
+        `Error using unsafe create to make split pool with cidr ${part}: ${describe(error)}; pool ${pool.metadata.name} (${cidr}) is disabled${created.length === 0 ? "" : ` and ${created.join(", ")} exist`}: enable it again, or create the other parts and delete it`,
         { cause: error },
       );
     }
-    made.push(name);
+    created.push(name);
   }
   await store.datastore.delete(
     { type: "resource", kind: "IPPool", name: pool.metadata.name },
     { revision: disabled.metadata.resourceVersion ?? "" },
   );
-  const lines = made.map((name, i) => `Created ${name} with CIDR ${parts[i]}.\n`).join("");
+  const lines = created.map((name, i) => `Created ${name} with CIDR ${parts[i]}.\n`).join("");
   call.io.out(
     `IP Pool ${pool.metadata.name} was successfully split into ${parts.length} smaller pools.${lines}Please refer to the documentation for final steps.`,
   );
@@ -60,13 +60,13 @@ async function findPool(store: Client, call: Call<typeof splitGrammar>): Promise
   const range = call.flags.cidr;
   const cidr = range === undefined ? undefined : tryParseCidr(range);
   if (name === undefined && range === undefined)
-    throw new UsageError("No name or CIDR provided: use --name or --cidr to say which pool to split");
+    throw new UsageError("No name or CIDR provided: use --name or --cidr to select the pool");
   if (range !== undefined && cidr === undefined) throw new Failure(`Invalid CIDR specified: ${range}`);
   const { items } = await store.list({ kind: "IPPool" });
-  const isIt = (pool: Resource) =>
+  const matches = (pool: Resource) =>
     (name === undefined || pool.metadata.name === name) &&
     (cidr === undefined || readPool(pool, ignoreUnreadable)?.cidr === cidr);
-  const found = items.find(isIt);
+  const found = items.find(matches);
   if (found !== undefined) return found;
   const missing = new NotFound(`IPPool(${name ?? range})`);
   if (name === undefined) throw new Failure(`Unable to find IP pool covering the specified CIDR ${range}`);
@@ -75,7 +75,7 @@ async function findPool(store: Client, call: Call<typeof splitGrammar>): Promise
   throw new Failure(`Unable to find IP pool with name ${name}: ${missing.message}`, { cause: missing });
 }
 
-/** @throws Failure when the number does not fit the pool; nothing has been written then */
+/** @throws Failure if the number is not valid for the pool */
 function planSplit(pool: Resource, text: string): { cidr: Cidr; parts: readonly Cidr[] } {
   const { cidr, blockSize } = readPool(pool, ignoreUnreadable) ?? {};
   if (cidr === undefined || blockSize === undefined)
@@ -87,7 +87,7 @@ function planSplit(pool: Resource, text: string): { cidr: Cidr; parts: readonly 
   if (number < 2 || !Number.isInteger(bits))
     throw fault(`Number to split CIDR into is not a valid power of 2: ${text}`);
   const length = cidrLength(cidr) + bits;
-  if (length > addressBits(ipVersion(cidr))) throw fault(`the parts would be smaller than one address`);
+  if (length > addressBits(ipVersion(cidr))) throw fault(`each part would have less than one address`);
   if (length > blockSize)
     throw fault(
       `parts of /${length} are smaller than the pool's blocks of /${blockSize}: at most ${2 ** Math.max(0, blockSize - cidrLength(cidr))} parts`,

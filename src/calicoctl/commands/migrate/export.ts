@@ -1,6 +1,6 @@
-// calicoctl datastore migrate export: everything a locked etcd datastore holds, as text for `import`.
-// Kubernetes' own objects stand in its API already (its network policies, workload endpoints, profiles) and stay out.
-// Nodes take the names that Kubernetes has for them, and with them whatever is named after a node.
+// Implements `calicoctl datastore migrate export`, which prints the contents of a locked etcd datastore for `import`.
+// Resources that the Kubernetes driver derives from the API (Kubernetes network policies, workload endpoints, profiles) are
+// not exported. Nodes, and resources that are named after a node, get the names of the Kubernetes nodes.
 import type { Datastore, Stored } from "../../../datastore/index.ts";
 import { parseLosslessJson } from "../../../lib/encoding/lossless-json.ts";
 import {
@@ -62,7 +62,7 @@ export async function run(call: Call<typeof datastoreGrammar>): Promise<number> 
   return 0;
 }
 
-/** Without what only this datastore can mean. */
+/** Removes metadata that is specific to this datastore. */
 function clean(resource: Resource): Resource {
   const { name, namespace, labels, annotations } = resource.metadata;
   return {
@@ -99,12 +99,12 @@ function kubernetesNameOf(node: Resource): string {
   const name = orchRefs.findLast((ref) => ref.orchestrator === "k8s")?.nodeName;
   if (name === undefined)
     throw new Failure(
-      `Node ${node.metadata.name} has no orchRefs entry for k8s: in the Kubernetes API only Kubernetes' nodes exist; add one or delete the node`,
+      `Node ${node.metadata.name} has no orchRefs entry for k8s: the Kubernetes API has only Kubernetes nodes; add an entry or delete the node`,
     );
   return name;
 }
 
-/** Old programs wrote these in any case; the API takes one. */
+/** Older programs accepted any case for these values; the Kubernetes API accepts only this one. */
 function withTitleCaseActions(config: Resource): Resource {
   const spec = specFields(config);
   const actions = [

@@ -1,5 +1,5 @@
-// calicoctl datastore migrate import: what `export` printed, into the Kubernetes API. Refuses a cluster that has
-// Calico data already; what is there of Kubernetes itself (its policies, the built-in tiers) does not count.
+// Implements `calicoctl datastore migrate import`, which stores the output of `export` in the Kubernetes API. It rejects a
+// cluster that already has Calico data, apart from Kubernetes policies and the built-in tiers.
 import { type Entry, installCustomResourceDefinitions, NotFound } from "../../../datastore/index.ts";
 import { isJsonObject, parseLosslessJson, stringifyLosslessJson } from "../../../lib/encoding/lossless-json.ts";
 import { decodeValue, KUBERNETES_POLICY_PREFIX, parseStoredPath, withSpecFields } from "../../../model/index.ts";
@@ -38,7 +38,7 @@ export async function run(call: Call<typeof importGrammar>): Promise<number> {
   return 0;
 }
 
-/** Everything is read before anything is written; a store with data of its own is left alone. */
+/** Reads everything before the first write, and fails if the datastore already has data. */
 export async function importExport(
   store: OpenStore,
   source: Source,
@@ -48,11 +48,11 @@ export async function importExport(
   const [resources, information, ipam] = parts;
   if (resources === undefined || information === undefined || ipam === undefined || parts.length !== 3)
     throw new Failure(
-      `${source.file} is no export: want three parts with === between; run \`datastore migrate export\` again`,
+      `${source.file} is not an export: want three parts separated by ===; run \`datastore migrate export\` again`,
     );
   const inputs = await parseResources({ file: source.file, text: resources }, io.err);
   const entries = ipamEntries(parseLosslessJson(ipam) as unknown as IpamExport).map(storedEntry);
-  await refuseExistingData(store);
+  await rejectExistingData(store);
   await store.ensureInitialized();
   if (!isLocked(await clusterInformation(store))) await setReady(store, false);
 
@@ -81,30 +81,30 @@ export async function importExport(
   );
 }
 
-async function refuseExistingData(store: OpenStore): Promise<void> {
-  const refuse = (what: string) =>
+async function rejectExistingData(store: OpenStore): Promise<void> {
+  const failure = (what: string) =>
     new Failure(
       `Datastore already has Calico resources: Found existing ${what}. Clear them out by deleting all Calico CRDs.`,
     );
   for (const kind of MIGRATED_KINDS) {
-    if (kind === "Node") continue; // those are Kubernetes' own
+    if (kind === "Node") continue; // Kubernetes creates the nodes
     const { items } = await store.list({ kind });
-    const ours = items.filter(({ metadata: { name } }) => {
+    const existing = items.filter(({ metadata: { name } }) => {
       if (kind === "Tier") return !["default", "kube-admin", "kube-baseline"].includes(name);
       return !(kind === "NetworkPolicy" && name.startsWith(KUBERNETES_POLICY_PREFIX));
     });
-    if (ours.length > 0) throw refuse(`Calico ${kind} resource`);
+    if (existing.length > 0) throw failure(`Calico ${kind} resource`);
   }
   for (const type of ["block", "blockAffinity", "ipamHandle"] as const)
-    if ((await store.datastore.list({ type })).items.length > 0) throw refuse("IPAM resources");
+    if ((await store.datastore.list({ type })).items.length > 0) throw failure("IPAM resources");
 }
 
-/** The cluster stays the same cluster. */
+/** Copies the GUID and the version of the cluster, so that it remains the same cluster. */
 async function adoptIdentity(store: OpenStore, exported: string): Promise<void> {
   const old = parseLosslessJson(exported);
   const spec = isJsonObject(old) ? old["spec"] : undefined;
   const current = await clusterInformation(store);
-  if (current === undefined || !isJsonObject(spec)) throw new Failure("the export holds no ClusterInformation");
+  if (current === undefined || !isJsonObject(spec)) throw new Failure("the export contains no ClusterInformation");
   const { clusterGUID, calicoVersion } = spec;
   await store.update(
     withSpecFields(current, {
@@ -121,6 +121,6 @@ function ipamEntries(ipam: IpamExport): IpamEntry[] {
 
 function storedEntry(entry: IpamEntry): Entry {
   const key = parseStoredPath(entry.Key);
-  if (key === undefined) throw new Failure(`the export holds ${entry.Key}, which is no key of the address manager`);
+  if (key === undefined) throw new Failure(`the export contains ${entry.Key}, which is not a key of IPAM`);
   return { key, value: decodeValue(key, stringifyLosslessJson(entry.Value)) };
 }

@@ -1,4 +1,4 @@
-// calicoctl datastore migrate lock: all agents stop until `unlock`.
+// Implements `calicoctl datastore migrate lock`, which makes all agents wait until `unlock`.
 import { openChecked } from "../../resources/client.ts";
 import type { Call } from "../../table/flags.ts";
 import type { datastoreGrammar } from "../../table/datastore.ts";

@@ -1,11 +1,11 @@
-// datastore migrate: the lock, and importing what was exported.
+// Tests the commands of `calicoctl datastore migrate`: the lock, export and import.
 import { expect, test } from "bun:test";
 import { API_VERSION, isDatastoreReady } from "../../../model/index.ts";
 import { openStore } from "../../resources/client.ts";
 import { CommandLine, networkSet, pool, callWith } from "../../testing/command-line.ts";
 import { importExport } from "./import.ts";
 
-test("TC-C40 lock and unlock tell all agents by the cluster's ready flag", async () => {
+test("TC-C40 lock and unlock set the datastoreReady flag that all agents watch", async () => {
   using line = new CommandLine();
   const ready = async () => (await line.stored("ClusterInformation")).map(isDatastoreReady);
   const migrate = (word: string) => line.run("datastore", "migrate", word);
@@ -29,7 +29,7 @@ test("TC-C40 lock and unlock tell all agents by the cluster's ready flag", async
   });
 });
 
-test("TC-C41 export wants a locked etcd", async () => {
+test("TC-C41 export requires a locked etcd datastore", async () => {
   using line = new CommandLine();
   await line.given(networkSet("a"));
   expect((await line.run("datastore", "migrate", "export")).err).toStartWith(
@@ -60,7 +60,7 @@ items:
 
 const storeOf = (line: CommandLine) => openStore(callWith(line.env));
 
-test("TC-C42 import writes resources, identity and addresses into a locked, empty store", async () => {
+test("TC-C42 import writes resources, the cluster's GUID and IPAM data to a locked, empty datastore", async () => {
   using line = new CommandLine();
   let out = "";
   {
@@ -82,7 +82,7 @@ test("TC-C42 import writes resources, identity and addresses into a locked, empt
   expect((await line.stored("IPPool")).map((p) => p.metadata.name)).toEqual(["a"]);
 });
 
-test("TC-C42 import refuses other datastores, files that are no export, and clusters that have data", async () => {
+test("TC-C42 import rejects other datastores, files that are not an export, and clusters with data", async () => {
   using line = new CommandLine();
   const file = line.file("f", exported);
   expect((await line.run("datastore", "migrate", "import", "-f", file)).err).toContain(
@@ -92,15 +92,13 @@ test("TC-C42 import refuses other datastores, files that are no export, and clus
   await line.given(networkSet("mine"));
   await using store = await storeOf(line);
   const attempt = (text: string) => importExport(store, { file: "f", text }, { out: () => {}, err: () => {} });
-  await expect(attempt("nonsense")).rejects.toThrow("f is no export: want three parts");
-  await expect(attempt(exported.replace("ipv4/block/10.1.0.0-30", "nonsense"))).rejects.toThrow(
-    "no key of the address manager",
-  );
+  await expect(attempt("nonsense")).rejects.toThrow("f is not an export: want three parts");
+  await expect(attempt(exported.replace("ipv4/block/10.1.0.0-30", "nonsense"))).rejects.toThrow("not a key of IPAM");
   await expect(attempt(exported)).rejects.toThrow("Found existing Calico GlobalNetworkSet resource");
   expect(await line.stored("IPPool")).toEqual([]);
 });
 
-test("TC-C43 migrate-policy-names moves what older releases stored under default.<name>, once", async () => {
+test("TC-C43 migrate-policy-names renames policies that older releases stored as default.<name>, once", async () => {
   using line = new CommandLine();
   {
     await using store = await storeOf(line);
@@ -127,6 +125,6 @@ test("TC-C43 migrate-policy-names moves what older releases stored under default
   expect(await migrate()).toEqual({ code: 0, out: "Successfully migrated 1 policies\n", err: "" });
   expect(await keys()).toEqual(["web"]);
   expect((await line.stored("GlobalNetworkPolicy"))[0]?.metadata.uid).toBe("u");
-  expect((await migrate()).out).toBe("All policies have their own names already.\n");
+  expect((await migrate()).out).toBe("All policies already have their own names.\n");
   expect((await line.run("get", "gnp", "web")).code).toBe(0);
 });

@@ -1,13 +1,14 @@
-// What the commands under `datastore migrate` share: the lock, and the form of an exported datastore.
+// Implements the lock of the datastore, and defines the format of an exported datastore, for the commands of
+// `datastore migrate`.
 //
-// An export is text in three parts with `===` lines between: resources as YAML lists, ClusterInformation as JSON, and
-// the address manager's state as JSON.
+// An export is text in three parts separated by `===` lines: resources as YAML lists, ClusterInformation as JSON, and the
+// state of IPAM as JSON.
 import { type Client, Conflict, NotFound } from "../../../datastore/index.ts";
 import { ignoreUnreadable, readClusterInformation, type Resource, withSpecFields } from "../../../model/index.ts";
 import { Failure } from "../../command-line/failure.ts";
 import type { ManagedKind } from "../../resources/kinds.ts";
 
-/** In this order: what others refer to comes first. */
+/** In the order of import: resources that others refer to are first. */
 export const MIGRATED_KINDS: readonly ManagedKind[] = [
   "IPPool",
   "BGPPeer",
@@ -30,9 +31,9 @@ export const MIGRATED_KINDS: readonly ManagedKind[] = [
 
 export const PART_SEPARATOR = "===\n";
 const CLUSTER = { kind: "ClusterInformation", name: "default" } as const;
-const MOST_TRIES = 5;
+const MAX_ATTEMPTS = 5;
 
-/** The address manager's state, as keys and stored JSON. */
+/** The state of IPAM, as keys and stored JSON. */
 export interface IpamExport {
   readonly block_affinities?: readonly IpamEntry[];
   readonly blocks?: readonly IpamEntry[];
@@ -57,17 +58,16 @@ export async function clusterInformation(store: Client): Promise<Resource | unde
 export const isLocked = (information: Resource | undefined): boolean =>
   information !== undefined && readClusterInformation(information, ignoreUnreadable).isDatastoreReady === false;
 
-/** All agents watch this flag: while it is false they neither read nor write. */
+/** Sets `datastoreReady`, which all agents watch: while it is false, they neither read nor write. */
 export async function setReady(store: Client, ready: boolean): Promise<void> {
   for (let attempt = 1; ; attempt++) {
     const information = await clusterInformation(store);
-    if (information === undefined)
-      throw new Failure("This datastore has no ClusterInformation yet: nothing has been written to it");
+    if (information === undefined) throw new Failure("The datastore has no ClusterInformation: it is not initialized");
     try {
       await store.update(withSpecFields(information, { datastoreReady: ready }));
       return;
     } catch (error) {
-      if (!(error instanceof Conflict) || attempt >= MOST_TRIES) throw error;
+      if (!(error instanceof Conflict) || attempt >= MAX_ATTEMPTS) throw error;
     }
   }
 }

@@ -1,4 +1,4 @@
-// calicoctl datastore migrate unlock: agents go on.
+// Implements `calicoctl datastore migrate unlock`, after which agents continue.
 import { openChecked } from "../../resources/client.ts";
 import type { Call } from "../../table/flags.ts";
 import type { datastoreGrammar } from "../../table/datastore.ts";

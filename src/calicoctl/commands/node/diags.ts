@@ -1,4 +1,4 @@
-// calicoctl node diags: everything about this host that helps somebody elsewhere understand it, in one archive.
+// Implements `calicoctl node diags`, which collects diagnostics of this host in one archive.
 import { spawnSync } from "node:child_process";
 import { cpSync, existsSync, mkdirSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -23,7 +23,7 @@ export function run(call: Call<typeof diagsGrammar>): number {
   const folder = join(work, name);
   mkdirSync(join(folder, "diagnostics"), { recursive: true });
   try {
-    for (const { pid } of processesHere().filter(isFelix)) askForDump(pid, out);
+    for (const { pid } of processesHere().filter(isFelix)) requestDump(pid, out);
     for (const { file, command } of HOST_COLLECTS) collect(join(folder, "diagnostics", file), command, out);
     for (const file of HOST_FILES) if (existsSync(file)) cpSync(file, join(folder, "diagnostics", basename(file)));
     const logs = call.flags["log-dir"];
@@ -40,12 +40,12 @@ export function run(call: Call<typeof diagsGrammar>): number {
   }
 }
 
-/** Felix writes what it knows into its log. */
-function askForDump(pid: number, out: (text: string) => void): void {
+/** Makes Felix write its state to its log. */
+function requestDump(pid: number, out: (text: string) => void): void {
   try {
     process.kill(pid, "SIGUSR1");
   } catch (error) {
-    out(`Felix (process ${pid}) could not be asked: ${error instanceof Error ? error.message : String(error)}\n`);
+    out(`Cannot signal Felix (process ${pid}): ${error instanceof Error ? error.message : String(error)}\n`);
   }
 }
 

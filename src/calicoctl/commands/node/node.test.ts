@@ -25,7 +25,7 @@ const session = (
     lastError: error,
   });
 
-test("TC-C35 NB-141 sessions are a table by peer type, with the cause of those that are not up", () => {
+test("TC-C35 NB-141 sessions are printed as a table with the peer type, followed by the causes of those that are down", () => {
   const text = describeSessions(4, [
     session("mesh", "172.17.8.102", "Established"),
     session("node", "192.0.2.9", "Active", "Connection refused"),
@@ -44,7 +44,7 @@ test("TC-C35 NB-141 sessions are a table by peer type, with the cause of those t
   expect(describeSessions(6, [])).toBe("No IPv6 peers found.\n");
 });
 
-test("TC-C35 Felix is known by any of its names", () => {
+test("TC-C35 Felix is recognized by any of its program names", () => {
   for (const words of [
     ["calico-felix"],
     ["/usr/bin/calico-felix", "-c", "x"],
@@ -56,7 +56,7 @@ test("TC-C35 Felix is known by any of its names", () => {
     expect(isFelix({ pid: 1, words })).toBe(false);
 });
 
-test("TC-C36 modules are found loaded, loadable, built in or in the kernel's configuration", () => {
+test("TC-C36 modules are found if they are loaded, loadable, built in or in the kernel's configuration", () => {
   const files: Record<string, string> = {
     "/lib/modules/6.1/modules.dep": "kernel/net/netfilter/xt_set.ko.xz: kernel/net/netfilter/ipset/ip_set.ko.xz\n",
     "/lib/modules/6.1/modules.builtin": "kernel/net/ipv4/netfilter/ip_tables.ko\n",
@@ -86,7 +86,7 @@ for (const [release, want] of [
   test(`TC-C36 kernel ${release} is ${want ? "new enough" : "too old"}`, () =>
     expect(isKernelNewEnough(release)).toBe(want));
 
-test("TC-C37 node run --dryrun shows unit and environment, and refuses what makes no sense", async () => {
+test("TC-C37 node run --dryrun prints the unit and its environment, and rejects invalid flags", async () => {
   using line = new CommandLine();
   const { code, out } = await line.run(
     "node",
@@ -127,7 +127,7 @@ test("TC-C37 node run --dryrun shows unit and environment, and refuses what make
     expect((await line.run("node", "run", "--dryrun", ...args)).code).toBe(1);
 });
 
-test("TC-C37 what is shown of the environment has no password or token, what is written has", () => {
+test("TC-C37 the printed environment contains no password or token, the written one does", () => {
   const env = { ETCD_PASSWORD: "hunter2", CALICO_K8SAPITOKEN: "eyJ", ETCD_USERNAME: "felix", CALICO_ETCD_PASSWORD: "" };
   expect(shownEnvironment(env)).toBe(
     'CALICO_K8SAPITOKEN="<secret>"\nETCD_PASSWORD="<secret>"\nETCD_USERNAME="felix"\n',
@@ -135,7 +135,7 @@ test("TC-C37 what is shown of the environment has no password or token, what is 
   expect(environmentText(env)).toContain("hunter2");
 });
 
-test("TC-C37 node run --dryrun shows no secrets", async () => {
+test("TC-C37 node run --dryrun prints no secrets", async () => {
   using line = new CommandLine();
   Object.assign(line.env, { ETCD_PASSWORD: "hunter2", CALICO_K8SAPITOKEN: "eyJ" });
   const { code, out } = await line.run("node", "run", "--dryrun", "--name", "n1");
@@ -147,10 +147,10 @@ test("TC-C37 node run --dryrun shows no secrets", async () => {
 test("TC-C37 the unit does not refer to the documentation of another program", () =>
   expect(serviceUnit({ executable: "/bin/true", environmentFile: "/x" })).not.toContain("Documentation="));
 
-test("TC-C37 the environment's values survive quotes and dollars", () =>
+test("TC-C37 values of the environment may contain quotes and dollar signs", () =>
   expect(environmentText({ B: 'a"b$c\\d`e', A: "1", C: undefined, D: "" })).toBe('A="1"\nB="a\\"b\\$c\\\\d\\`e"\n'));
 
-test.skipIf(spawnSync("systemd-analyze", ["--version"]).status !== 0)("TC-C37 systemd takes the unit", () => {
+test.skipIf(spawnSync("systemd-analyze", ["--version"]).status !== 0)("TC-C37 systemd accepts the unit", () => {
   using line = new CommandLine();
   const unit = join(line.folder, "calico-node.service");
   writeFileSync(unit, serviceUnit({ executable: "/bin/true", environmentFile: "/etc/calico/calico-node.env" }));
@@ -159,7 +159,7 @@ test.skipIf(spawnSync("systemd-analyze", ["--version"]).status !== 0)("TC-C37 sy
   expect(status).toBe(0);
 });
 
-test("TC-C38 what is collected has a file of its own each", () => {
+test("TC-C38 each collected command has its own file", () => {
   const files = HOST_COLLECTS.map(({ file }) => file);
   expect(new Set(files).size).toBe(files.length);
   for (const program of ["ip", "nft", "iptables-save", "ipset", "birdc", "journalctl"])

@@ -1,5 +1,5 @@
-// calicoctl node run: the node agent as a service of this host. `--dryrun` shows what would be done, `--init-system` runs
-// it in the foreground for another supervisor.
+// Implements `calicoctl node run`, which runs calico-node as a service of this host. `--dryrun` prints the unit and its
+// environment, `--init-system` runs calico-node in the foreground for another supervisor.
 import { spawn, spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, openSync, realpathSync, writeFileSync } from "node:fs";
 import { hostname } from "node:os";
@@ -23,13 +23,13 @@ import { processesHere, requireRoot } from "../../node/processes.ts";
 import { readSupervision } from "../../node/supervisor.ts";
 
 const BACKENDS = ["bird", "vxlan", "none"];
-const START_WITHIN_MS = 10_000;
-const STOP_WITHIN_MS = 30_000;
+const START_TIMEOUT_MS = 10_000;
+const STOP_TIMEOUT_MS = 30_000;
 
 export async function run(call: Call<typeof runGrammar>): Promise<number> {
   const { flags, io } = call;
   const env = { ...(await nodeEnvironment(call)), ...datastoreEnvironment(call) };
-  await loadConfig(call); // a datastore that makes no sense is refused here, not in the service's log
+  await loadConfig(call); // reports an invalid datastore configuration here instead of in the log of the service
   const executable = nodeExecutable();
   const unit = serviceUnit({ executable, environmentFile: ENVIRONMENT_FILE });
   if (flags.dryrun) {
@@ -93,7 +93,7 @@ function method(
   return text;
 }
 
-/** Everything that leads to the datastore is handed on as it is. */
+/** Passes the variables that configure the datastore to the service. */
 function datastoreEnvironment({ io }: Call<typeof runGrammar>): Record<string, string | undefined> {
   const names = Object.keys(io.env).filter((name) =>
     /^(CALICO_)?(DATASTORE_TYPE|SQLITE_PATH|ETCD_\w+|KUBECONFIG|K8S_\w+|K8SAPITOKEN)$/.test(name),
@@ -101,10 +101,10 @@ function datastoreEnvironment({ io }: Call<typeof runGrammar>): Record<string, s
   return Object.fromEntries(names.map((name) => [name, io.env[name]]));
 }
 
-/** Beside this very program: all roles are one file. */
+/** Returns the calico-node in the directory of this program, because all programs are links to one file. */
 function nodeExecutable(): string {
-  const beside = join(dirname(realpathSync(process.execPath)), "calico-node");
-  return existsSync(beside) ? beside : "/usr/local/bin/calico-node";
+  const sibling = join(dirname(realpathSync(process.execPath)), "calico-node");
+  return existsSync(sibling) ? sibling : "/usr/local/bin/calico-node";
 }
 
 const MODULES = ["xt_set", "ip6_tables", "nf_tables", "vxlan", "ipip"];
@@ -114,22 +114,22 @@ const SYSCTLS = {
   "net/netfilter/nf_conntrack_max": "1000000",
 };
 
-/** What can be set is set; a container that may not has a host that did. */
-function prepareHost(say: (text: string) => void): void {
+/** Loads modules and sets sysctls. In a container, which may not do so, the host has done it. */
+function prepareHost(warn: (text: string) => void): void {
   if (process.env["CALICO_CTL_CONTAINER"] !== undefined) return;
   for (const module of MODULES) spawnSync("modprobe", [module], { stdio: "ignore" });
   for (const [name, value] of Object.entries(SYSCTLS))
     try {
       writeFileSync(`/proc/sys/${name}`, value);
     } catch (error) {
-      say(
+      warn(
         `WARNING: cannot set ${name.replaceAll("/", ".")}: ${error instanceof Error ? error.message : String(error)}\n`,
       );
     }
 }
 
 function startUnit(unit: string, env: Readonly<Record<string, string | undefined>>): void {
-  replaceFile(ENVIRONMENT_FILE, environmentText(env), 0o600); // may hold passwords
+  replaceFile(ENVIRONMENT_FILE, environmentText(env), 0o600); // may contain passwords
   replaceFile(UNIT_PATH, unit);
   for (const args of [["daemon-reload"], ["enable", UNIT_NAME], ["restart", UNIT_NAME]]) {
     const result = spawnSync("systemctl", args, { encoding: "utf8" });
@@ -138,7 +138,7 @@ function startUnit(unit: string, env: Readonly<Record<string, string | undefined
   }
 }
 
-/** A host without systemd: in the background, with its lines in a file. */
+/** On a host without systemd, runs calico-node in the background with a log file. */
 async function startDaemon(
   executable: string,
   env: Readonly<Record<string, string | undefined>>,
@@ -153,14 +153,14 @@ async function startDaemon(
   out(`Process ${child.pid ?? "?"}, log in ${join(logFolder, "calico-node.log")}\n`);
 }
 
-/** An agent refuses to run beside another: the one before must have ended, not only been told to. */
+/** Stops running agents and waits until they have ended, because a new agent does not start next to another. */
 async function stopAgents(): Promise<void> {
   const agents = () =>
     processesHere().filter(({ words }) => words.length === 1 && /(^|\/)calico-node$/.test(words[0] ?? ""));
   for (const { pid } of agents()) process.kill(pid, "SIGTERM");
-  for (const end = Date.now() + STOP_WITHIN_MS; agents().length > 0; await Bun.sleep(50))
-    if (Date.now() > end)
-      throw new Failure(`The node agent that runs here (process ${agents()[0]?.pid ?? "?"}) does not end`);
+  for (const deadlineMs = Date.now() + STOP_TIMEOUT_MS; agents().length > 0; await Bun.sleep(50))
+    if (Date.now() > deadlineMs)
+      throw new Failure(`The running node agent (process ${agents()[0]?.pid ?? "?"}) did not stop in time`);
 }
 
 const inherited = (env: Readonly<Record<string, string | undefined>>): NodeJS.ProcessEnv => ({
@@ -177,10 +177,10 @@ function foreground(executable: string, env: Readonly<Record<string, string | un
   });
 }
 
-/** The file of an agent before this one may still be there, and that one writes into it as it ends. */
+/** Waits for the state file of the new agent. A previous agent may still write its own state while it ends. */
 async function waitUntilStarted(before: number | undefined): Promise<void> {
   const isNew = () => ![undefined, before].includes(readSupervision()?.pid);
-  for (const end = Date.now() + START_WITHIN_MS; !isNew(); await Bun.sleep(100))
-    if (Date.now() > end)
-      throw new Failure("The node agent did not start in time: look at `journalctl -u calico-node` or its log file");
+  for (const deadlineMs = Date.now() + START_TIMEOUT_MS; !isNew(); await Bun.sleep(100))
+    if (Date.now() > deadlineMs)
+      throw new Failure("The node agent did not start in time: see `journalctl -u calico-node` or its log file");
 }

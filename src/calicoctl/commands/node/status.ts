@@ -1,4 +1,5 @@
-// calicoctl node status: whether the agent runs, and BIRD's sessions with the cause in words where one is not up.
+// Implements `calicoctl node status`, which prints whether the agent is running, and BIRD's sessions with the cause if one is
+// down.
 import {
   BIRD_SOCKETS,
   type BirdSession,
@@ -29,11 +30,13 @@ export async function run(call: Call<typeof statusGrammar>): Promise<number> {
   const supervision = readSupervision();
   const supervisor = supervision?.pid;
   const supervised = supervision === undefined ? undefined : supervisedProcesses(supervision, processes);
-  const isAlone = supervised?.isVisible === true && supervised.find(supervision?.pid ?? 0) === undefined;
+  const isUnsupervised = supervised?.isVisible === true && supervised.find(supervision?.pid ?? 0) === undefined;
   const answers = { 4: await sessionsOf(4), 6: await sessionsOf(6) };
   if (isJson) {
     const { readSessionEvidence } = await loadSessionEvidence();
-    out(toJson({ running: isRunning, supervised: !isAlone, ipv4: asData(answers[4]), ipv6: asData(answers[6]) }));
+    out(
+      toJson({ running: isRunning, supervised: !isUnsupervised, ipv4: asData(answers[4]), ipv6: asData(answers[6]) }),
+    );
     return isRunning ? 0 : 1;
 
     function asData(sessions: readonly BirdSession[] | undefined) {
@@ -46,15 +49,15 @@ export async function run(call: Call<typeof statusGrammar>): Promise<number> {
     }
   }
   out("Calico process is running.\n");
-  if (isAlone)
+  if (isUnsupervised)
     out(
-      `WARNING: calico-node itself (process ${supervisor}) has ended: its parts work on, and none that ends comes back. Start it again.\n`,
+      `WARNING: calico-node itself (process ${supervisor}) has ended. Its other processes still run, but are not restarted if they end. Start calico-node again.\n`,
     );
   if (answers[4] === undefined && answers[6] === undefined) {
-    const isMeant = supervision !== undefined && !supervision.children.some(({ name }) => name === "bird");
+    const isBgpDisabled = supervision !== undefined && !supervision.children.some(({ name }) => name === "bird");
     out(
-      isMeant
-        ? "\nThis node has no BGP: CALICO_NETWORKING_BACKEND is vxlan or none.\n\n"
+      isBgpDisabled
+        ? "\nThis node does not use BGP: CALICO_NETWORKING_BACKEND is vxlan or none.\n\n"
         : "\nThe BGP backend process (BIRD) is not running.\n\n",
     );
     return 0;
@@ -87,7 +90,7 @@ function sessionData(session: BirdSession, evidence: SessionEvidence) {
   };
 }
 
-/** Undefined when no BIRD answers for the family. */
+/** Returns undefined if BIRD for this IP version is not running. */
 async function sessionsOf(version: IpVersion): Promise<readonly BirdSession[] | undefined> {
   try {
     using control = await connectBird(BIRD_SOCKETS[version]);
