@@ -86,7 +86,7 @@ export const ipamGroup: Command = {
       usage: ["[--show-all-ips] [--show-problem-ips] [-o <FILE>] [--fix [--yes]] [--config=<CONFIG>]"],
       ...checkGrammar,
       details:
-        "Finds addresses that are allocated to nobody, used without allocation or by two owners, handles and blocks that disagree, and blocks whose owner is gone.",
+        "Finds addresses that are allocated but unused, used but not allocated, or used by two owners, inconsistent handles and blocks, and blocks of nodes that no longer exist.",
       exitCodes: { 0: "no problem", 1: "could not check", 3: "problems" },
       examples: [
         { line: "--show-problem-ips", about: "List the addresses that have a problem." },
