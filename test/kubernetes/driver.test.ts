@@ -180,7 +180,10 @@ suite("TC-C43 a policy with an invalid name in its annotation does not block the
   const { items } = await store.list({ type: "resource", kind: "NetworkPolicy", namespace: "ns1" });
   expect(items.map(({ key }) => key.name).sort()).toEqual(["default.bad", "good"]);
   const { exitCode, stderr } = await cluster.calicoctl(["datastore", "migrate-policy-names"]);
-  expect({ exitCode, stderr }).toEqual({ exitCode: 1, stderr: expect.stringContaining("default.bad) was not renamed") });
+  expect({ exitCode, stderr }).toEqual({
+    exitCode: 1,
+    stderr: expect.stringContaining("default.bad) was not renamed"),
+  });
   for (const name of ["default.bad", "good"]) await cluster.delete(`${path}/${name}`);
 });
 
