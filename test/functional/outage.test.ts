@@ -1,5 +1,5 @@
-// The agent and the CNI service on a network that loses packets without a reset. The cases wait for most of their time, so
-// all run at once.
+// Tests Felix and the CNI service on a network that silently drops packets. The cases wait most of the time, so all of them run
+// concurrently.
 import { describe, expect, test } from "bun:test";
 import { delay } from "../../src/lib/retry.ts";
 import { pollUntil } from "../../src/lib/testing/eventually.ts";
@@ -108,8 +108,8 @@ describe.skipIf(!canRun || !hasEtcd)("the CNI service on etcd", () => {
       packets.cut([ETCD_PORT]);
       const cut = delay(CUT_SECONDS * 1000);
       const pods = Array.from({ length: 3 }, () => host.pod());
-      const refused = await Promise.all(pods.map((pod, i) => call("ADD", pod, i + 1)));
-      expect(refused.map(({ code, json }) => [code, json["code"]])).toEqual(pods.map(() => [1, 11]));
+      const failed = await Promise.all(pods.map((pod, i) => call("ADD", pod, i + 1)));
+      expect(failed.map(({ code, json }) => [code, json["code"]])).toEqual(pods.map(() => [1, 11]));
       await cut;
       packets.open();
       const added = await Promise.all(pods.map((pod, i) => call("ADD", pod, i + 1)));

@@ -1,4 +1,4 @@
-// datastore migrate export on a real etcd: what a cluster holds, with its nodes under Kubernetes' names.
+// Tests `calicoctl datastore migrate export` on etcd: the exported data has the names of the Kubernetes nodes.
 import { expect, test } from "bun:test";
 import { load, loadAll } from "js-yaml";
 import { CommandLine } from "../../../src/calicoctl/testing/command-line.ts";
@@ -11,7 +11,7 @@ interface List {
   readonly items: readonly { readonly metadata: { readonly name: string }; readonly spec: Record<string, unknown> }[];
 }
 
-test("TC-C41 export: every kind once, nodes and what is named after them renamed, addresses too", async () => {
+test("TC-C41 export contains each kind once, and renames nodes in resources and IPAM data", async () => {
   await using etcd = await EtcdServer.start();
   using line = new CommandLine();
   line.env["DATASTORE_TYPE"] = "etcdv3";

@@ -1,9 +1,9 @@
-// Entries that do not parse are told by their key and skipped; everything else is shown.
+// Tests that entries of etcd that cannot be parsed are reported by key and skipped, and all others are printed.
 import { expect, test } from "bun:test";
 import { CommandLine, networkSet } from "../../../src/calicoctl/testing/command-line.ts";
 import { EtcdServer } from "../../support/etcd-server.ts";
 
-test("an entry that does not parse is told by its key and skipped", async () => {
+test("an entry that cannot be parsed is reported by its key and skipped", async () => {
   await using etcd = await EtcdServer.start();
   using line = new CommandLine();
   line.env["DATASTORE_TYPE"] = "etcdv3";

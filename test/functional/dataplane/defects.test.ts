@@ -1,5 +1,5 @@
-// Inputs that bring the original down, or make it do the wrong thing: here they hold, by packets. Three match blocks in
-// one rule are in packets.test.ts.
+// Tests inputs that make Calico fail or enforce the wrong policy, by sending packets. Three match blocks in one rule are tested
+// in packets.test.ts.
 import { describe, expect, test } from "bun:test";
 import type { Cidr, IpAddress } from "../../../src/lib/ip/ip.ts";
 import { allowProfile, BACKENDS, DataplaneHost, hostEndpoint, inSync, pool, policy, rule, tier } from "./host.ts";
@@ -58,7 +58,7 @@ for (const backend of BACKENDS)
         false,
         true,
       ]);
-      // By number, without a family: the rule of one family is no reason to fail in the other.
+      // By number, without an IP version: the protocol of one version must not cause an error in the other.
       expect(await passes({ protocol: { number: 1 }, icmp: { type: 8 } })).toEqual([true, true, false, false, false]);
       expect(await passes({ protocol: { number: 58 }, icmp: { type: 128, code: 0 } })).toEqual([
         false,
@@ -69,7 +69,7 @@ for (const backend of BACKENDS)
       ]);
     }, 60_000);
 
-    test("a NAT address of IPv4 is no reason to fail for an IPv6 pool, which is masqueraded", async () => {
+    test("an IPv4 NAT address does not cause an error for an IPv6 pool, which is masqueraded", async () => {
       await using host = await DataplaneHost.create(backend, { NATOutgoingAddress: "192.0.2.77" });
       const a = host.addPod("a", 2);
       host.exec(host.hostTarget, "ip", "addr", "add", "192.0.2.77/24", "dev", "eth0");
@@ -89,7 +89,7 @@ for (const backend of BACKENDS)
       expect([asAddress() > 0, asHost6() > 0]).toEqual([true, true]);
     });
 
-    test("external node prefixes that overlap are one set", async () => {
+    test("overlapping external node prefixes are programmed in one set", async () => {
       await using host = await DataplaneHost.create(backend, {
         ExternalNodesCIDRList: "198.51.100.0/24,198.51.100.0/25,198.51.0.0/16,198.51.100.7/32",
         NATOutgoingExclusions: "IPPoolsAndHostIPs",
@@ -104,14 +104,14 @@ for (const backend of BACKENDS)
       for (const [address, seen] of [
         ["198.51.100.7", 1],
         ["198.51.7.7", 2],
-        ["198.52.0.7", 2], // in none of them: translated
+        ["198.52.0.7", 2], // outside all prefixes: translated
       ] as const) {
         expect(await host.probe([{ from: a.target, to: address as IpAddress }], 3000)).toEqual(["reached"]);
         expect([address, asItself()]).toEqual([address, seen]);
       }
     });
 
-    test("a host endpoint for every interface leaves the agent's health port open on the loopback, and nothing else", async () => {
+    test("a host endpoint for every interface allows only the agent's health port on the loopback interface", async () => {
       await using host = await DataplaneHost.create(backend, { HealthEnabled: "true", HealthPort: "9099" });
       for (const p of [9099, 9100]) host.prober.listen(host.hostTarget, "tcp", p);
       host.start();
@@ -132,7 +132,7 @@ for (const backend of BACKENDS)
       expect(outcomes.map((outcome) => outcome === "reached")).toEqual([true, true, false, false, false]);
     });
 
-    test("a floating address that two workloads claim leads to one of them, whole", async () => {
+    test("packets to a floating address that two workloads claim all reach the same one", async () => {
       await using host = await DataplaneHost.create(backend, { FloatingIPs: "Enabled" });
       const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
       const external = "203.0.113.5" as IpAddress;
@@ -144,7 +144,7 @@ for (const backend of BACKENDS)
       const claims = (pod: typeof a) =>
         host.endpoint(pod, { ipv4Nat: [{ external, internal: pod.v4 }], ipv4Nets: [`${pod.v4}/32` as Cidr] });
       const route = () => host.namespace.run("ip", ["route", "get", external]).split("\n")[0] ?? "";
-      // The later one first, so that neither order nor interface number decides.
+      // The second workload is added first, so that neither order nor interface index decides.
       await host.send(allowProfile, claims(b), claims(a), inSync);
       expect(await host.probe([{ from: host.outside, to: external }])).toEqual(["reached"]);
       expect(seen()).toEqual(["a 1", "b 0"]);
@@ -157,7 +157,7 @@ for (const backend of BACKENDS)
       await host.send(claims(a));
       expect(await host.probe([{ from: host.outside, to: external }])).toEqual(["reached"]);
       expect(seen()).toEqual(["a 2", "b 1"]);
-      // A workload that calls itself by its floating address is answered from there.
+      // A workload that connects to its own floating address gets replies from it.
       expect(await host.probe([{ from: a.target, to: external }])).toEqual(["reached"]);
     });
   });

@@ -1,5 +1,5 @@
-// Random clusters, random packets: what the kernel does with each must be what the evaluator says, on every renderer:
-// the same clusters and packets on all of them. `make soak` does it with a million.
+// Compares the kernel's verdict on random packets in random clusters with that of the policy evaluator. Every renderer gets the
+// same clusters and packets. `make soak` runs this test with a million packets.
 //
 //   CALICO_FUZZ_SEED=7 bun test test/functional/dataplane/differential.test.ts     the same clusters and packets again
 import { expect, test } from "bun:test";
@@ -7,12 +7,12 @@ import { fuzz } from "./fuzz.ts";
 import { BACKENDS } from "./host.ts";
 
 const SEED = Number(process.env["CALICO_FUZZ_SEED"] ?? Math.floor(Math.random() * 1e9));
-/** On each renderer. */
+/** Number of packets per renderer. */
 const PACKETS = 10_000;
 const PACKETS_PER_STATE = 800;
 
 for (const backend of BACKENDS)
-  test(`${backend}: the kernel does what the evaluator says`, async () => {
+  test(`${backend}: the kernel's verdicts equal those of the evaluator`, async () => {
     const { packets, passed, states, mismatches } = await fuzz({
       backend,
       seed: SEED,

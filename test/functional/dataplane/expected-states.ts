@@ -1,4 +1,4 @@
-// Small states with a name, each showing one thing an operator may want to look up in the kernel.
+// Defines small named states, each of which shows one feature that operators may look up in the kernel.
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import type { DataplaneFacts } from "../../../src/dataplane/index.ts";
 import type { Cidr, IpAddress } from "../../../src/lib/ip/ip.ts";
@@ -8,7 +8,7 @@ export interface NamedState {
   readonly name: string;
   readonly settings?: Readonly<Record<string, string>>;
   readonly facts?: Partial<DataplaneFacts>;
-  /** Adds the workloads it needs and says what the agent hears. */
+  /** Adds the required workloads and returns the messages to the dataplane. */
   readonly messages: (host: DataplaneHost) => readonly DataplaneMessage[];
 }
 

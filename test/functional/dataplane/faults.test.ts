@@ -1,5 +1,5 @@
-// Faults of the host and the kernel. After each the kernel holds exactly what is wanted, no packet passed that policy
-// denies, and the log says what was found.
+// Tests faults of the host and the kernel. After each of them the kernel has exactly the desired state, no packet passed that
+// policy denies, and the log reports the fault.
 import { describe, expect, test } from "bun:test";
 import { spawn } from "node:child_process";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
@@ -25,7 +25,7 @@ import { watchWrites } from "./watch-writes.ts";
 const tcp = { name: "tcp" } as const;
 const port = (first: number) => ({ first, last: first });
 
-/** b takes tcp 80 from a, and nothing else. */
+/** Policy of b: allow only tcp 80 from a. */
 const stateA = (host: DataplaneHost, a: Pod, b: Pod): DataplaneMessage[] => [
   allowProfile,
   { type: "ipSetUpdate", id: "s:one", setType: "net", members: [`${a.v4}/32`, `${a.v6}/128`] },
@@ -35,7 +35,7 @@ const stateA = (host: DataplaneHost, a: Pod, b: Pod): DataplaneMessage[] => [
   inSync,
 ];
 
-/** b takes tcp 81 from c, a third pod. */
+/** Policy of b: allow tcp 81 from c, a third pod. */
 const stateB = (host: DataplaneHost, a: Pod, b: Pod, c: Pod): DataplaneMessage[] => [
   allowProfile,
   { type: "ipSetUpdate", id: "s:two", setType: "net", members: [`${c.v4}/32`, `${c.v6}/128`] },
@@ -53,7 +53,7 @@ async function threePods(backend: Backend, settings: Readonly<Record<string, str
   return { host, a, b, c };
 }
 
-/** What the kernel holds of ours, for comparison. */
+/** Returns the kernel state that calico-ts has programmed, for comparison. */
 function held(host: DataplaneHost): string {
   const run = (command: string, ...args: string[]) => host.namespace.run(command, args);
   const rules =
@@ -94,7 +94,7 @@ for (const backend of BACKENDS)
       ]);
     }, 60_000);
 
-    test("interfaces that flap, and one that is renamed and back, end as they were; what is closed stays closed", async () => {
+    test("after interfaces flap or are renamed and back, the state is restored, and denied traffic is never allowed", async () => {
       const { host, a, b, c } = await threePods(backend);
       await using _ = host;
       host.start();
@@ -174,12 +174,12 @@ for (const backend of BACKENDS)
           { from: a.target, to: b.v4, port: 81 },
         ]),
       ).toEqual(["reached", "silent"]);
-      await host[Symbol.asyncDispose]().catch(() => {}); // it ended with that failure
+      await host[Symbol.asyncDispose]().catch(() => {}); // it has ended with this error
     }, 60_000);
   });
 
 for (const backend of BACKENDS)
-  test(`${backend}: killed between any two writes, the next start finishes the work and nothing was open meanwhile`, async () => {
+  test(`${backend}: killed between any two writes, the next start completes the state, and nothing is allowed meanwhile`, async () => {
     const { host, a, b, c } = await threePods(backend);
     await using _ = host;
     const run = async (messages: readonly DataplaneMessage[], killAt: number): Promise<boolean> => {
@@ -188,11 +188,11 @@ for (const backend of BACKENDS)
       const state = { isKilled: false };
       host.wrapKernel = (kernel: LinuxKernel) =>
         watchWrites(kernel, (what) => {
-          // Settings of interfaces are many and alike: one of them stands for all.
+          // There are many similar writes of interface settings; one of them is sufficient.
           if (!state.isKilled && what.startsWith("sysctls") && ++settings !== 1) return;
           if (state.isKilled || ++writes === killAt) {
             state.isKilled = true;
-            throw new Error("killed"); // and nothing is written any more
+            throw new Error("killed"); // no further writes
           }
         });
       host.start();
@@ -214,7 +214,7 @@ for (const backend of BACKENDS)
     let points = 0;
     for (let killAt = 1; ; killAt++) {
       await run(stateA(host, a, b), never);
-      // What is as it should be is not written: something of each sort has to be put right.
+      // Correct state is not written, so something of each kind is changed first.
       host.inside(() => procSysctls.write(["net", "ipv4", "conf", c.interfaceName, "proxy_arp"], 0));
       for (const address of [c.v4, c.v6]) host.namespace.run("ip", ["route", "flush", address]);
       if (!(await run(stateB(host, a, b, c), killAt))) break;
@@ -224,11 +224,11 @@ for (const backend of BACKENDS)
       expect(held(host)).toBe(desired);
     }
     expect(points).toBeGreaterThan(backend === "nftables" ? 2 : 6);
-    // A pod whose gateway did not answer (proxy_arp was off) asks it again after a second.
+    // A pod whose gateway did not answer (proxy_arp was off) retries after a second.
     await eventually(async () => (await host.probe([{ from: c.target, to: b.v4, port: 81 }]))[0] === "reached");
   }, 240_000);
 
-test("legacy: somebody who holds the lock of iptables is waited for", async () => {
+test("legacy: the dataplane waits while another program holds the xtables lock", async () => {
   const { host, a, b } = await threePods("legacy");
   await using _ = host;
   host.start();
@@ -242,7 +242,7 @@ test("legacy: somebody who holds the lock of iptables is waited for", async () =
   holder.kill();
 }, 60_000);
 
-/** A kernel without a kind of device, for as long as it is told so. */
+/** A kernel that rejects a kind of device until it is enabled. */
 const withoutDevices = (kernel: LinuxKernel, kind: string, isMissing: () => boolean): LinuxKernel => ({
   ...kernel,
   routes: {
@@ -253,7 +253,7 @@ const withoutDevices = (kernel: LinuxKernel, kind: string, isMissing: () => bool
         if (typeof value !== "function") return value;
         return (...args: readonly unknown[]) => {
           const [link] = args as readonly [{ readonly type?: { readonly kind: string } } | undefined];
-          // What such a kernel says.
+          // The error of such a kernel.
           if (name === "create" && link?.type?.kind === kind && isMissing())
             throw new NetlinkError("add a link", "EOPNOTSUPP");
           return Reflect.apply(value, of, args);
@@ -263,20 +263,20 @@ const withoutDevices = (kernel: LinuxKernel, kind: string, isMissing: () => bool
   },
 });
 
-test("a kernel without IPIP: the log names once what asks for it, and the rest works", async () => {
+test("a kernel without IPIP: the setting that requires it is logged once, and everything else works", async () => {
   const { host, a, b } = await threePods("nftables");
   await using _ = host;
   host.wrapKernel = (kernel) => withoutDevices(kernel, "ipip", () => true);
   host.start({ IpInIpTunnelAddr: "10.65.0.1" }, "nftables", { ipipEnabled: true });
   await host.send(...stateA(host, a, b));
-  await host.send(inSync); // and tried again
+  await host.send(inSync); // causes a retry
   expect(await host.probe([80, 81].map((p) => ({ from: a.target, to: b.v4, port: p })))).toEqual(["reached", "silent"]);
   const said = host.lines.filter((line) => line.includes("kernel does not support the tunnel"));
   expect(said).toHaveLength(1);
   expect(said[0]).toContain("ipipMode of an IPPool");
 }, 60_000);
 
-test("a kernel without VXLAN: the log names once what asks for it, the rest works, and a module that comes is used without being told", async () => {
+test("a kernel without VXLAN: the setting is logged once, everything else works, and the module is used as soon as it is loaded", async () => {
   const { host, a, b } = await threePods("nftables");
   await using _ = host;
   let isMissing = true;
@@ -301,7 +301,7 @@ test("a kernel without VXLAN: the log names once what asks for it, the rest work
   expect(await works()).toEqual(["reached", "silent"]);
 }, 60_000);
 
-test("a kernel without token buckets: a workload with a bandwidth limit works without it, and the log names what is missing", async () => {
+test("a kernel without token buckets: a workload with a bandwidth limit works without it, and the missing feature is logged", async () => {
   const { host, a, b } = await threePods("nftables");
   await using _ = host;
   host.wrapKernel = (kernel) => ({
@@ -311,7 +311,7 @@ test("a kernel without token buckets: a workload with a bandwidth limit works wi
         const value: unknown = Reflect.get(of, name);
         if (name === "setTokenBucket")
           return () => {
-            throw new NetlinkError("add a queue", "ENOENT"); // what such a kernel says
+            throw new NetlinkError("add a queue", "ENOENT"); // the error of such a kernel
           };
         return typeof value === "function" ? value.bind(of) : value;
       },
@@ -326,7 +326,7 @@ test("a kernel without token buckets: a workload with a bandwidth limit works wi
   expect(said[0]).toContain("sch_tbf");
 }, 60_000);
 
-test("a thread for events that dies again and again: interfaces are listed instead, ever more seldom, and the log says so", async () => {
+test("if the event thread fails repeatedly, interfaces are polled with growing intervals, and this is logged", async () => {
   const { host, a, b } = await threePods("nftables");
   await using _ = host;
   let opened = 0;
@@ -341,7 +341,7 @@ test("a thread for events that dies again and again: interfaces are listed inste
   host.start();
   await host.send(...stateA(host, a, b));
   expect(await host.probe([80, 81].map((p) => ({ from: a.target, to: b.v4, port: p })))).toEqual(["reached", "silent"]);
-  // What no event tells is found by the next list.
+  // A change without an event is found by the next poll.
   const isDown = () => host.reports.some((r) => r.type === "workloadEndpointStatus" && r.status === "down");
   host.namespace.run("ip", ["link", "set", b.interfaceName, "down"]);
   await eventually(isDown, 20_000);

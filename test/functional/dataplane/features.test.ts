@@ -1,4 +1,4 @@
-// What settings and single messages switch on, each by packets, on both renderers and both iptables tools.
+// Tests the effect of settings and single messages by sending packets, with both renderers and both iptables variants.
 import { describe, expect, test } from "bun:test";
 import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import {
@@ -23,7 +23,7 @@ const HOST6 = "2001:db8::10" as IpAddress;
 
 for (const backend of BACKENDS)
   describe(backend, () => {
-    test("FD-050 hosts can be left out of outgoing NAT, and load balancers' pools are no workloads' networks", async () => {
+    test("FD-050 hosts can be excluded from outgoing NAT, and pools of load balancers do not count as workload networks", async () => {
       await using host = await DataplaneHost.create(backend, { NATOutgoingExclusions: "IPPoolsAndHostIPs" });
       const a = host.addPod("a", 2);
       host.exec(host.outside, "ip", "addr", "add", "192.0.2.98/24", "dev", "eth0");
@@ -47,14 +47,14 @@ for (const backend of BACKENDS)
       expect(await host.probe([{ ...from, to: "192.0.2.98" as IpAddress }])).toEqual(["reached"]);
       expect([asItself(), asHost()]).toEqual([1, 0]); // another node
       expect(await host.probe([{ ...from, to: OUTSIDE }])).toEqual(["reached"]);
-      expect([asItself(), asHost()]).toEqual([1, 1]); // no node
+      expect([asItself(), asHost()]).toEqual([1, 1]); // not a node
       expect(await host.probe([{ ...from, to: "198.51.100.9" as IpAddress }])).toEqual(["reached"]);
-      expect([asItself(), asHost()]).toEqual([1, 2]); // a load balancer's address
+      expect([asItself(), asHost()]).toEqual([1, 2]); // an address of a load balancer
       expect(await host.probe([{ ...from, to: "198.18.0.9" as IpAddress }])).toEqual(["reached"]);
-      expect([asItself(), asHost()]).toEqual([2, 2]); // a pool workloads live in
+      expect([asItself(), asHost()]).toEqual([2, 2]); // a pool of workloads
     });
 
-    test("FD-064 FD-065 a failsafe port is open to its prefix and closed to others, whatever policy says", async () => {
+    test("FD-064 FD-065 a failsafe port is open to its prefix and closed to others, regardless of policy", async () => {
       await using host = await DataplaneHost.create(backend, {
         FailsafeInboundHostPorts: "tcp:192.0.2.98/32:8022,tcp:[2001:db8::98/128]:8022,tcp:8023",
         FailsafeOutboundHostPorts: "tcp:192.0.2.98/32:9000,tcp:9001",
@@ -64,7 +64,7 @@ for (const backend of BACKENDS)
       for (const p of [8022, 8023, 8024]) host.prober.listen(host.hostTarget, "tcp", p);
       for (const p of [9000, 9001, 9002]) host.prober.listen(host.outside, "tcp", p);
       host.start();
-      const discovery = rule({ protocol: { name: "icmpv6" } }); // how neighbours find each other
+      const discovery = rule({ protocol: { name: "icmpv6" } }); // neighbour discovery
       await host.send(
         policy("none", [discovery], [discovery]),
         hostEndpoint("eth0", { tiers: [tier(["none"], ["none"])] }),
@@ -98,7 +98,7 @@ for (const backend of BACKENDS)
       expect(outcomes.map((outcome) => outcome === "reached")).toEqual([true, false, true, true, false]);
     });
 
-    test("FD-066 denied packets are refused instead of dropped when so configured, and spoofed ones still dropped", async () => {
+    test("FD-066 denied packets are rejected instead of dropped if so configured; spoofed ones are still dropped", async () => {
       const setting = backend === "nftables" ? "NftablesFilterDenyAction" : "IptablesFilterDenyAction";
       await using host = await DataplaneHost.create(backend, { [setting]: "REJECT" });
       const [a, b, x] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("x", 4)];
@@ -124,12 +124,12 @@ for (const backend of BACKENDS)
           3000,
         ),
       ).toEqual(["reached", "refused", "refused", "refused", "refused"]);
-      // Before routing nobody can be answered: what comes from the wrong place vanishes.
+      // A reject is not possible before routing, so spoofed packets are dropped silently.
       host.exec(x.target, "ip", "addr", "add", "10.65.7.7/32", "dev", "eth0");
       expect(await host.probe([{ from: x.target, to: b.v4, source: "10.65.7.7" as IpAddress }])).toEqual(["silent"]);
     });
 
-    test("FD-077 of two workloads with one interface the one that its alias names has it, without an alias none has", async () => {
+    test("FD-077 of two workloads with one interface, the one in its alias is programmed; without an alias, none is", async () => {
       await using host = await DataplaneHost.create(backend);
       const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
       for (const p of [80, 81]) host.prober.listen(b.target, "tcp", p);
@@ -148,7 +148,7 @@ for (const backend of BACKENDS)
       expect(await host.probe(cells)).toEqual(["silent", "reached"]);
       await host.send(claim("ns1/first", "http"));
       expect(await host.probe(cells)).toEqual(["silent", "silent"]);
-      // Neither has a route, and nothing that leaves the interface passes.
+      // Neither has a route, and packets from the interface are dropped.
       expect(host.namespace.run("ip", ["route"])).not.toContain(b.interfaceName);
       host.prober.listen(a.target, "tcp", 80);
       expect(await host.probe([{ from: b.target, to: a.v4 }])).toEqual(["silent"]);
@@ -182,7 +182,7 @@ for (const backend of BACKENDS)
       expect(await host.probe(cells)).toEqual(["silent", "silent"]);
     });
 
-    test("FD-087 a log line says tier, kind and name, and a limited rule logs only what it matches", async () => {
+    test("FD-087 a log line contains tier, kind and name, and a rate-limited rule logs only matching packets", async () => {
       const template = "%t|%k|%n|%p";
       await using host = await DataplaneHost.create(backend, {
         LogPrefix: template,
@@ -202,11 +202,11 @@ for (const backend of BACKENDS)
       );
       const logged = () => host.ruleCounters().filter(({ text }) => /\bLOG\b|log prefix/.test(text));
       const prefixes = logged().map(({ text }) => /prefix "?([^"]*?)(: )?"/.exec(text)?.[1]);
-      // iptables has room for 29 characters.
+      // iptables allows 29 characters.
       const long = "default|gnp|a-rather-long-name|a-rather-long-name";
       expect(prefixes.sort()).toEqual([backend === "nftables" ? long : long.slice(0, 29), "default|gnp|web|web"]);
       const matching = (p: number) => ({ from: a.target, to: b.v4, port: p, protocol: "udp" as const });
-      // Packets of another port first: they must not use up what the matching ones may log.
+      // Packets to another port are sent first: they must not use up the log rate of the matching ones.
       await host.probe(
         Array.from({ length: 10 }, () => matching(81)),
         50,
@@ -220,10 +220,10 @@ for (const backend of BACKENDS)
       expect(sum()).toBe(3);
     });
 
-    test("FD-104 the host never tells a workload that its own address is taken", async () => {
+    test("FD-104 the host never answers ARP requests of a workload for its own address", async () => {
       await using host = await DataplaneHost.create(backend);
       const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
-      // The host has the address too, for a moment, as during a migration: it would answer.
+      // The host also has the address, as during a migration, so that it would answer.
       for (const pod of [a, b]) host.exec(host.hostTarget, "ip", "addr", "add", `${pod.v4}/32`, "dev", "lo");
       const ask = (pod: typeof a, address: string): string => {
         host.exec(pod.target, "ip", "addr", "flush", "dev", "eth0", "scope", "global");
@@ -231,14 +231,14 @@ for (const backend of BACKENDS)
         host.exec(pod.target, "ip", "route", "replace", address, "dev", "eth0", "src", "10.65.9.9");
         try {
           host.exec(pod.target, "ping", "-c1", "-W0.3", address);
-        } catch {} // nobody need answer the echo
+        } catch {} // the echo need not be answered
         return host.exec(pod.target, "ip", "neigh", "show", address);
       };
-      expect(ask(a, a.v4)).toContain("ee:ee:ee:ee:ee:ee"); // without us
+      expect(ask(a, a.v4)).toContain("ee:ee:ee:ee:ee:ee"); // without the dataplane
       host.start();
       await host.send(allowProfile, host.endpoint(b), inSync);
       expect(ask(b, b.v4)).not.toContain("ee:ee:ee:ee:ee:ee");
-      expect(ask(b, "192.0.2.10")).toContain("ee:ee:ee:ee:ee:ee"); // all else is answered
+      expect(ask(b, "192.0.2.10")).toContain("ee:ee:ee:ee:ee:ee"); // other addresses are answered
       await host.send({
         type: "workloadEndpointRemove",
         id: { orchestrator: "k8s", workload: "ns1/b", endpoint: "eth0" },
@@ -249,13 +249,13 @@ for (const backend of BACKENDS)
   });
 
 for (const backend of ["legacy", "nft"] as const)
-  test(`${backend}: FD-063 a packet to a service of IPVS meets the policy of where it came in and where it goes`, async () => {
+  test(`${backend}: FD-063 policy of the source and of the destination applies to a packet to an IPVS service`, async () => {
     await using host = await DataplaneHost.create(backend);
     const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];
     for (const p of [80, 81]) host.prober.listen(b.target, "tcp", p);
     host.prober.listen(host.hostTarget, "tcp", 80);
-    // What IPVS does with a packet, done by hand: a service's address is local, and a packet to it leaves as if the
-    // host had sent it. Marks travel with the packet.
+    // Emulates IPVS: the address of a service is local, and a packet to it is sent on as if the host had sent it. Marks stay
+    // on the packet.
     host.start({}, backend, { ipvs: true });
     await host.send(
       allowProfile,
@@ -298,7 +298,7 @@ for (const backend of ["legacy", "nft"] as const)
       "-j MARK --set-xmark 0x0/0xffe00000",
       '-m comment --comment "Policy explicitly accepted packet." -m mark --mark 0x10000/0x10000 -j ACCEPT',
     ]);
-    // A packet the host sends with an endpoint's mark is judged as that endpoint's.
+    // Policy of an endpoint applies to packets that the host sends with that endpoint's mark.
     const mark = (interfaceName: string) =>
       Number(/--set-xmark (0x[0-9a-f]+)\//.exec(chain(`cali-sm-${interfaceName}`)[0] ?? "")?.[1]);
     const marked = async (bits: number) => {
@@ -308,11 +308,11 @@ for (const backend of ["legacy", "nft"] as const)
       host.exec(host.hostTarget, "iptables-nft", "-t", "raw", "-D", ...words);
       return outcomes.map((outcome) => outcome === "reached");
     };
-    expect(await marked(mark(a.interfaceName))).toEqual([true, false]); // a's policy
+    expect(await marked(mark(a.interfaceName))).toEqual([true, false]); // policy of a
     expect(await marked(mark(b.interfaceName))).toEqual([true, true]);
-    expect(await marked(0x200000)).toEqual([true, true]); // came from none of ours
-    expect(await marked(0xffe00000)).toEqual([false, false]); // a mark nobody has
-    // What comes in for a service from an interface nobody knows is dropped at once.
+    expect(await marked(0x200000)).toEqual([true, true]); // not from a workload interface
+    expect(await marked(0xffe00000)).toEqual([false, false]); // a mark that no endpoint has
+    // Packets to a service from an unknown workload interface are dropped immediately.
     expect(await host.probe([{ from: c.target, to: HOST, port: 80 }])).toEqual(["silent"]);
     await host.send({
       type: "workloadEndpointRemove",
@@ -323,7 +323,7 @@ for (const backend of ["legacy", "nft"] as const)
     expect(after).toContain(`cali-sm-${b.interfaceName}`);
   });
 
-test("FD-105 where the kernel has no flow offload, asking for it changes nothing; where it has, flows stay judged at their start", async () => {
+test("FD-105 flow offload has no effect if the kernel lacks it; otherwise policy still applies to the start of flows", async () => {
   await using host = await DataplaneHost.create("nftables", {
     NFTablesFlowTableOffload: "All",
     NFTablesFlowTableDataIfacePattern: "^eth.*",

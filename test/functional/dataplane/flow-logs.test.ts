@@ -1,4 +1,4 @@
-// What rules tell a flow log: which rule, tier or profile had the word on a packet, in both directions.
+// Tests the records for flow logs: the rule, tier or profile that decided about a packet, in both directions.
 import { describe, expect, test } from "bun:test";
 import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { allowProfile, BACKENDS, DataplaneHost, hostEndpoint, inSync, policy, rule, tier } from "./host.ts";
@@ -10,7 +10,7 @@ const to = (first: number, action: "allow" | "deny" | "next-tier") =>
 
 for (const backend of BACKENDS)
   describe(backend, () => {
-    test("FD-170 each verdict is logged with the rule that spoke, once per packet, and only while flow logs are on", async () => {
+    test("FD-170 each verdict is recorded with the deciding rule, once per packet, and only while flow logs are enabled", async () => {
       await using host = await DataplaneHost.create(backend, { FlowLogsLocalReporter: "Enabled" });
       const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];
       for (const port of [80, 82]) host.prober.listen(b.target, "tcp", port);
@@ -31,7 +31,7 @@ for (const backend of BACKENDS)
         await host.probe([{ from: a.target, to: pod.v4, port }], 120);
         return log.take();
       };
-      const left = "ARE0|allow"; // what a may send
+      const left = "ARE0|allow"; // egress of a
       expect(await probe(b, 80)).toEqual([left, "PPI0|gnp/sec", "API0|gnp/app"]);
       expect(await probe(b, 81)).toEqual([left, "DPI1|gnp/sec"]);
       expect(await probe(b, 82)).toEqual([left, "API2|gnp/sec"]);
@@ -50,7 +50,7 @@ for (const backend of BACKENDS)
       expect(await probe(b, 80)).toEqual([]);
     });
 
-    test("FD-170 a staged policy for forwarded traffic past a host endpoint logs the end of its tier", async () => {
+    test("FD-170 a staged policy for traffic forwarded through a host endpoint records the end of its tier", async () => {
       await using host = await DataplaneHost.create(backend, { FlowLogsLocalReporter: "Enabled" });
       const a = host.addPod("a", 2);
       host.prober.listen(a.target, "tcp", 80);

@@ -1,11 +1,11 @@
-// Somebody flushes rules: it is noticed within a second or two, with every backend, though the planned look is far away.
-// Of legacy tables the kernel tells nobody; there a changed fingerprint of the table shows that another program wrote.
+// Tests that rules flushed by another program are restored within seconds, with every backend, although the next periodic
+// refresh is far away. The kernel sends no events for legacy tables; there a changed fingerprint of the table shows the change.
 import { expect, test } from "bun:test";
 import { LegacyTables } from "../../../src/kernel/index.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, type Backend, BACKENDS, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
 
-/** The planned looks are far away. */
+/** The periodic refreshes are far away. */
 const SETTINGS = {
   IptablesPostWriteCheckIntervalSecs: "600",
   IptablesRefreshInterval: "600",
@@ -32,7 +32,7 @@ async function world(backend: Backend) {
   return { host, dataplane, probe, shell, saved };
 }
 
-test("legacy: whatever of the tables somebody flushes or adds is repaired within seconds, the planned look being far away", async () => {
+test("legacy: rules that another program flushes or adds are repaired within seconds, long before the refresh", async () => {
   const { host, probe, shell, saved } = await world("legacy");
   await using _ = host;
   const before = saved();
@@ -50,7 +50,7 @@ test("legacy: whatever of the tables somebody flushes or adds is repaired within
     await eventually(() => saved() === before, 8000).catch(() => expect(saved()).toBe(before));
     const tookMs = performance.now() - started;
     if (tookMs > 5000) throw new Error(`${fault}: repaired only after ${tookMs} ms`);
-    await host.send(inSync); // the round that repaired it has ended
+    await host.send(inSync); // the apply that repaired it has ended
     expect(host.lines.slice(told).join("\n")).toContain("another program changed iptables rules; restoring them");
   }
   expect(await probe()).toEqual(["reached", "silent"]);
@@ -61,7 +61,7 @@ const FLUSHES = {
   nftables: ["nft flush table ip calico", "nft flush chain ip6 calico filter-INPUT", "nft flush ruleset"],
 } as const;
 for (const backend of ["nft", "nftables"] as const)
-  test(`${backend}: whatever takes the kernel's way to our rules away is repaired within seconds`, async () => {
+  test(`${backend}: jumps and hooks that another program removes are restored within seconds`, async () => {
     const { host, probe, shell } = await world(backend);
     await using _ = host;
     const saved = () =>
@@ -76,25 +76,25 @@ for (const backend of ["nft", "nftables"] as const)
         try {
           return saved() === before;
         } catch {
-          return false; // a table is missing for the moment
+          return false; // a table is temporarily missing
         }
       };
       await eventually(isBack, 8000).catch(() => expect(saved()).toBe(before));
       const tookMs = performance.now() - started;
       if (tookMs > 5000) throw new Error(`${flush}: repaired only after ${tookMs} ms`);
-      await host.send(inSync); // the round that repaired it has ended
+      await host.send(inSync); // the apply that repaired it has ended
     }
     expect(await probe()).toEqual(["reached", "silent"]);
   }, 60_000);
 
-test("legacy: our own writes, and a quiet second, read no table again", async () => {
+test("legacy: tables are not read again after our own writes, or while nothing changes", async () => {
   const { host, dataplane } = await world("legacy");
   await using _ = host;
   const before = dataplane.stats.iptablesSave.calls;
   await host.send(policy("p", [rule({ protocol: tcp, dstPorts: [port(80), port(81)] }), rule({ protocol: tcp })]));
-  expect(dataplane.stats.iptablesSave.calls).toBeGreaterThan(before); // right before the write, as ever
+  expect(dataplane.stats.iptablesSave.calls).toBeGreaterThan(before); // before each write
   const written = dataplane.stats.iptablesSave.calls;
-  await Bun.sleep(2300); // two looks, and whatever they would lead to
+  await Bun.sleep(2300); // two polls, and their effects
   expect(dataplane.stats.iptablesSave.calls).toBe(written);
 }, 60_000);
 
@@ -115,11 +115,11 @@ test("legacy: the fingerprint of a table changes with its length and takes micro
   expect(fingerprint()[0]).not.toBe(after[0]);
   const started = performance.now();
   for (let i = 0; i < 1000; i++) tables.fingerprint(4, "filter");
-  expect((performance.now() - started) / 1000).toBeLessThan(1); // milliseconds each, on the busiest machine
+  expect((performance.now() - started) / 1000).toBeLessThan(1); // less than a millisecond each
 }, 30_000);
 
 for (const backend of BACKENDS)
-  test(`${backend}: a guard table that somebody deletes or flushes is written again within seconds`, async () => {
+  test(`${backend}: a guard table that another program deletes or flushes is restored within seconds`, async () => {
     const { host, shell } = await world(backend);
     await using _ = host;
     const saved = () => shell("nft -s list table inet calico-guard || true");

@@ -1,4 +1,4 @@
-// Random clusters on one host and random packets that meet their rules, the same ones for the same seed.
+// Generates random clusters on one host, and random packets that match their rules. The same seed gives the same results.
 import fc from "fast-check";
 import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import type { KeyValue, Policy, Rule } from "../../../src/model/index.ts";
@@ -15,17 +15,17 @@ export const PODS = [
   { name: "pod3", interfaceName: "cali3", addresses: ["10.0.1.4", "fd00:1::4"] as IpAddress[] },
 ];
 
-/** Most of them small, where single rules decide; in the larger ones more of them meet. */
+/** Most clusters are small, so that single rules decide; in the larger ones, more rules apply to a packet. */
 const SIZES = [clusterWith(5, 3), clusterWith(3, 2), clusterWith(5, 3), clusterWith(12, 4), clusterWith(25, 5)];
-/** Clusters that are made at once. */
+/** Number of clusters that are generated together. */
 const CHUNK = 5;
-/** Of every three clusters one keeps most of the last one's resources: a small step, as in life. */
+/** One of three clusters keeps most resources of the previous one, like a small change in a real cluster. */
 const STEP_EVERY = 3;
 const KEPT = 0.8;
 
 export type Random = () => number;
 
-/** Mulberry32: small, fast, and the same everywhere. */
+/** Mulberry32, a small and fast generator with the same sequence on all machines. */
 export function randomFrom(seed: number): Random {
   let state = seed >>> 0;
   return () => {
@@ -36,7 +36,7 @@ export function randomFrom(seed: number): Random {
   };
 }
 
-/** Clusters without end. */
+/** Generates an endless sequence of clusters. */
 export function* clusters(seed: number): Generator<readonly KeyValue[]> {
   const random = randomFrom(seed);
   let last: readonly KeyValue[] = [];
@@ -51,14 +51,14 @@ export function* clusters(seed: number): Generator<readonly KeyValue[]> {
 
 const keyText = (entry: { readonly key: unknown }) => JSON.stringify(entry.key);
 
-/** Some resources from `to`, the others as they are. */
+/** Replaces some resources by those of `to`, and keeps the others. */
 function stepTowards(from: readonly KeyValue[], to: readonly KeyValue[], random: Random): KeyValue[] {
   const ends = [from, to].map((entries) => new Map(entries.map((entry) => [keyText(entry), entry])));
   const keys = new Set(ends.flatMap((end) => [...end.keys()]));
   return [...keys].flatMap((key) => ends[random() < KEPT ? 0 : 1]?.get(key) ?? []);
 }
 
-/** All workloads live on the host under test, and only it has host endpoints: every checkpoint is one of its. */
+/** All workloads and host endpoints are on the host under test, so that all policy is evaluated there. */
 function onOneHost(entries: readonly KeyValue[]): KeyValue[] {
   return entries.flatMap((entry): KeyValue[] => {
     if (entry.key.type === "workloadEndpoint")
@@ -75,7 +75,7 @@ function onOneHost(entries: readonly KeyValue[]): KeyValue[] {
   });
 }
 
-/** As validation would have it: ports only of protocols that have them, ICMP matches only of ICMP. */
+/** Makes a rule valid: ports only for protocols that have them, ICMP matches only for ICMP. */
 function valid(rule: Rule): Rule {
   const hasPorts = ["tcp", "udp", 6, 17].includes(rule.protocol ?? "");
   const hasIcmp = ["icmp", "icmpv6"].includes(String(rule.protocol));
@@ -93,7 +93,7 @@ function valid(rule: Rule): Rule {
   };
 }
 
-/** Where an address is in this cluster. */
+/** Returns the place of an address in this cluster. */
 function placesOf(entries: readonly KeyValue[]): Map<IpAddress, string> {
   const workloads = new Set(entries.flatMap(({ key }) => (key.type === "workloadEndpoint" ? [key.workload] : [])));
   const places = new Map<IpAddress, string>(ALL_ADDRESSES.map((address) => [address, "outside"]));
@@ -105,15 +105,15 @@ function placesOf(entries: readonly KeyValue[]): Map<IpAddress, string> {
 }
 
 const [V4, V6] = [4, 6].map((version) => ALL_ADDRESSES.filter((address) => address.includes(":") === (version === 6)));
-/** Where ranges begin and end. */
+/** Ports at the boundaries of ranges. */
 const EDGES = PORTS.flatMap((port) => [port - 1, port + 1]);
 
-/** Packets the kernel can judge one by one: each its own connection, of kinds that connection tracking knows. */
+/** Returns packets that the kernel judges individually: each is a new connection, of a protocol that conntrack supports. */
 export function packetsFor(entries: readonly KeyValue[], count: number, random: Random): Sent[] {
   const places = placesOf(entries);
   const seen = new Set<string>();
   const sent: Sent[] = [];
-  // In a cluster where few can meet, fewer than asked for differ.
+  // A cluster with few endpoints may have fewer different packets than requested.
   for (let draws = 0; sent.length < count && draws < count * 3; draws++) {
     const packet = drawPacket(random);
     const from = places.get(packet.source) ?? "outside";

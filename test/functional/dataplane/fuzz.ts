@@ -1,5 +1,5 @@
-// Random clusters, random packets: what the kernel does with each must be what the evaluator says. The dataplane goes
-// from one cluster to the next by differences, as it would in life.
+// Compares the kernel's verdict on random packets in random clusters with that of the policy evaluator. The dataplane receives
+// the differences from one cluster to the next, as in a real cluster.
 import { CalculationGraph, type GraphUpdate } from "../../../src/calc/index.ts";
 import type { KeyValue } from "../../../src/model/index.ts";
 import { describePacket, evaluatePacket, PolicyState, type Verdict } from "../../../src/policy/index.ts";
@@ -11,7 +11,7 @@ import { WorldDataplane } from "./world-dataplane.ts";
 export interface FuzzOptions {
   readonly backend: Backend;
   readonly seed: number;
-  /** At least so many. */
+  /** The minimum number of packets. */
   readonly packets: number;
   readonly packetsPerState: number;
   readonly onState?: (progress: FuzzProgress) => void;
@@ -19,11 +19,11 @@ export interface FuzzOptions {
 
 export interface FuzzProgress {
   readonly packets: number;
-  /** How many of them passed. */
+  /** The number of packets that passed. */
   readonly passed: number;
   readonly states: number;
   readonly mismatches: readonly string[];
-  /** Where the time went. */
+  /** The time spent in each part. */
   readonly seconds: { readonly programming: number; readonly packets: number; readonly judging: number };
 }
 
@@ -66,7 +66,7 @@ export async function fuzz(options: FuzzOptions): Promise<FuzzProgress> {
         graph.flush();
       }),
     );
-    settle(); // what the last state let through late has come by now
+    settle(); // late packets of the previous state have arrived by now
     before = entries;
     if (progress.packets >= options.packets) break;
     const sent = packetsFor(entries, options.packetsPerState, random);
@@ -75,8 +75,8 @@ export async function fuzz(options: FuzzOptions): Promise<FuzzProgress> {
       return sent.map(({ packet }) => evaluatePacket(state, { packet }));
     });
     await timed(seconds, "packets", async () => {
-      // Once more for packets that are missed, in case the machine was too busy to deliver in time; what passes
-      // against the verdict once has passed.
+      // Missing packets are sent once more, in case the machine was too busy to deliver them in time. A packet that passes
+      // against the verdict once is a failure.
       for (let attempt = 0; attempt < 2; attempt++) {
         world.forgetConnections();
         last = new Round(sent, verdicts, await world.send(sent, verdicts.map(isAllowed)));
@@ -100,7 +100,7 @@ class Round {
   constructor(
     readonly sent: readonly Sent[],
     readonly verdicts: readonly Verdict[],
-    /** Marked on by the world as long as these packets are its last. */
+    /** Updated by the packet world until it sends other packets. */
     readonly arrived: readonly boolean[],
   ) {}
 

@@ -1,5 +1,5 @@
-// Packets that no policy rule covers: from workloads to the host's loopback addresses, and IPv6 while IPv6 support is off.
-// Every packet is sent as raw bytes, as a workload with CAP_NET_RAW can do.
+// Tests packets that no policy rule covers: from workloads to the host's loopback addresses, and IPv6 while IPv6 support is
+// off. Every packet is sent as raw bytes, as a workload with CAP_NET_RAW can do.
 import { describe, expect, test } from "bun:test";
 import { closeWithIptables } from "../../../src/cni/attach/close-with-iptables.ts";
 import { Iptables, type IptablesStore } from "../../../src/kernel/index.ts";
@@ -66,7 +66,7 @@ async function openDataplane(kernel: (typeof KERNELS)[number], settings: Readonl
 
 for (const kernel of KERNELS)
   describe(kernel.name, () => {
-    test("a workload reaches no loopback address of its host, unless the host translated the destination", async () => {
+    test("a workload cannot reach a loopback address of its host, unless the host translated the destination", async () => {
       await using dataplane = await openDataplane(kernel, {});
       const { world } = dataplane;
       const loopback = ["127.0.0.1", "127.99.0.7"] as IpAddress[];
@@ -84,7 +84,7 @@ for (const kernel of KERNELS)
       expect(await world.send(translated, [true, true])).toEqual([true, true]);
     });
 
-    test("an untracked packet to a loopback address is dropped too", async () => {
+    test("an untracked packet to a loopback address is also dropped", async () => {
       await using dataplane = await openDataplane(kernel, {});
       const { world } = dataplane;
       world.host.run("nft", [
@@ -127,7 +127,7 @@ for (const kernel of KERNELS)
     });
   });
 
-test("on a kernel without nf_tables, workloads are closed by iptables chains that Felix's rules replace", async () => {
+test("on a kernel without nf_tables, workloads are blocked by iptables chains until Felix programs its rules", async () => {
   await using dataplane = newDataplane({ backend: "legacy", withoutNftables: true });
   const { world } = dataplane;
   const stores = ([4, 6] as const).map((family): IptablesStore => {
@@ -157,7 +157,7 @@ test("on a kernel without nf_tables, workloads are closed by iptables chains tha
   ];
   const none = packets.map(() => false);
   const all = packets.map(() => true);
-  expect(await world.send(packets, all)).toEqual(all); // as after power-on
+  expect(await world.send(packets, all)).toEqual(all); // as after boot
   world.forgetConnections();
   for (let call = 0; call < 2; call++) await closeWithIptables(stores, ["cali", "tap"]);
   expect(await world.send(packets, none)).toEqual(none);

@@ -1,4 +1,4 @@
-// Host endpoints of every kind, and what passes between workloads and their host, by packets.
+// Tests all kinds of host endpoints, and traffic between workloads and their host, by sending packets.
 import { describe, expect, test } from "bun:test";
 import { procSysctls } from "../../../src/kernel/index.ts";
 import type { IpAddress } from "../../../src/lib/ip/ip.ts";
@@ -12,16 +12,16 @@ const HOST = "192.0.2.10" as IpAddress;
 const HOST6 = "2001:db8::10" as IpAddress;
 const OUTSIDE = "192.0.2.99" as IpAddress;
 const OUTSIDE6 = "2001:db8::99" as IpAddress;
-/** The host's end of every workload's link. */
+/** The prefix of workload interfaces on the host. */
 const GATEWAY6 = "fe80::ecee:eeff:feee:eeee";
-/** How neighbours find each other: a host endpoint's policy is asked about that too. */
+/** Allows neighbour discovery, to which the policy of a host endpoint also applies. */
 const discovery = rule({ protocol: { name: "icmpv6" } });
 const open = (...ports: number[]) => rule({ protocol: tcp, dstPorts: ports.map((each) => port(each)) });
 const reached = (outcomes: readonly string[]) => outcomes.map((outcome) => outcome === "reached");
 
 for (const backend of BACKENDS)
   describe(backend, () => {
-    test("FD-110 FD-112 a host endpoint by name or address closes the host, not what is forwarded, and its policy opens it", async () => {
+    test("FD-110 FD-112 a host endpoint by name or address blocks the host but not forwarded traffic, and its policy allows", async () => {
       await using host = await DataplaneHost.create(backend);
       const a = host.addPod("a", 2);
       for (const p of [22, 80, 81]) host.prober.listen(host.hostTarget, "tcp", p);
@@ -51,19 +51,19 @@ for (const backend of BACKENDS)
       ];
       const desired = [true, true, false, true, true, true, false, true, true, true];
       expect(reached(await host.probe(cells, 1000))).toEqual(desired);
-      // Without a name it is found by its address.
+      // Without an interface name, the host endpoint is matched by its address.
       await host.send(
         { type: "hostEndpointRemove", endpointId: "eth0" },
         hostEndpoint("", { tiers: [tier(["in"], ["out"])], expectedIpv4Addrs: [HOST] }),
       );
       expect(reached(await host.probe(cells, 1000))).toEqual(desired);
-      // A name that is no interface of ours never falls back to the address.
+      // A name that is not an interface of this host does not fall back to the address.
       await host.send(
         { type: "hostEndpointRemove", endpointId: "" },
         hostEndpoint("eth7", { tiers: [tier(["in"], ["out"])], expectedIpv4Addrs: [HOST] }),
       );
       expect(reached(await host.probe(cells, 1000))).toEqual(cells.map(() => true));
-      // Neither policy nor profile: closed. A profile: open.
+      // Without policy and profile all traffic is denied; the profile allows it.
       await host.send({ type: "hostEndpointRemove", endpointId: "eth7" }, hostEndpoint("eth0"));
       expect(reached(await host.probe(cells.slice(0, 4), 500))).toEqual([false, false, false, true]);
       await host.send(hostEndpoint("eth0", { profileIds: ["allow"] }));
@@ -76,7 +76,7 @@ for (const backend of BACKENDS)
       for (const p of [80, 81]) host.prober.listen(a.target, "tcp", p);
       host.prober.listen(host.hostTarget, "udp", 5353);
       host.prober.listen(host.hostTarget, "tcp", 80);
-      // Somebody's node ports: they lead to the pod.
+      // Node ports of another program, which are translated to the pod.
       const nat = "type nat hook prerouting priority -100;";
       host.namespace.run("nft", [
         `table ip somebody { chain c { ${nat} tcp dport { 30080, 30081 } dnat to ${a.v4}:80\n }\n }`,
@@ -121,12 +121,12 @@ for (const backend of BACKENDS)
       await untracked([answers]);
       expect(await ask()).toEqual(["reached"]);
       expect(host.namespace.run("conntrack", ["-L", "-p", "udp"])).not.toContain("dport=5353");
-      // Without tracking an answer is a packet like any other: it needs a rule of its own.
+      // Without tracking, a reply is a packet like any other: it needs its own rule.
       await untracked([]);
       expect(await ask()).toEqual(["silent"]);
     }, 60_000);
 
-    test("FD-111 a host endpoint for every interface covers what has none of its own, and no workload", async () => {
+    test("FD-111 a host endpoint for every interface applies to interfaces without their own, and not to workloads", async () => {
       await using host = await DataplaneHost.create(backend);
       const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
       for (const p of [80, 81]) host.prober.listen(host.hostTarget, "tcp", p);
@@ -149,20 +149,20 @@ for (const backend of BACKENDS)
         { from: host.hostTarget, to: a.v4, port: 80 },
       ];
       expect(reached(await host.probe(cells, 500))).toEqual([false, true, true, true, true, true]);
-      // One of its own wins.
+      // The interface's own host endpoint takes precedence.
       await host.send(policy("own", [open(80)]), hostEndpoint("eth0", { tiers: [tier(["own"])] }));
       expect(reached(await host.probe(cells.slice(0, 2), 500))).toEqual([true, false]);
       await host.send({ type: "hostEndpointRemove", endpointId: "eth0" });
       expect(reached(await host.probe(cells.slice(0, 2), 500))).toEqual([false, true]);
     }, 60_000);
 
-    test("a pre-DNAT deny of every interface leaves a workload its neighbour discovery with the host", async () => {
+    test("a pre-DNAT deny on every interface does not block neighbour discovery between a workload and the host", async () => {
       await using host = await DataplaneHost.create(backend);
       const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
       for (const target of [a.target, b.target]) host.prober.listen(target, "tcp", 80);
       const solicited = host.count(host.hostTarget, `iifname ${a.interfaceName} icmpv6 type nd-neighbor-solicit`);
       const advertised = host.count(host.hostTarget, `iifname ${a.interfaceName} icmpv6 type nd-neighbor-advert`);
-      // Nobody but an attacker sends a solicitation to an address behind a router: it is forwarded like any packet.
+      // Only an attacker sends a solicitation to an address behind a router: it is forwarded like any packet.
       const forwarded = host.count(b.target, `ip6 saddr ${a.v6} icmpv6 type nd-neighbor-solicit`);
       const sendSolicitation = () =>
         host.exec(a.target, "sh", "-c", `printf '\\207%023d' 0 | socat -u - 'IP6-SENDTO:[${b.v6}]:58'`);
@@ -176,7 +176,7 @@ for (const backend of BACKENDS)
         policy("before", [rule({ protocol: { name: "icmpv6" }, action: "deny" })], [], { preDnat: true }),
         hostEndpoint("*", { profileIds: ["allow"], preDnatTiers: [tier(["before"])] }),
       );
-      // The test host gives its pods a fixed entry for the gateway; a pod of the CNI plugin resolves it.
+      // The test host adds a permanent entry for the gateway to its pods; a pod of the CNI plugin resolves it.
       host.exec(a.target, "ip", "neigh", "del", GATEWAY6, "dev", "eth0");
       expect(await host.probe([{ from: a.target, to: b.v6 }], 2000)).toEqual(["reached"]);
       expect(solicited()).toBeGreaterThan(0);
@@ -197,7 +197,7 @@ for (const backend of BACKENDS)
       expect(forwarded()).toBe(1);
     }, 60_000);
 
-    test("FD-059 FD-060 what a workload may say to its host: nothing, what its policy allows, or what others decide", async () => {
+    test("FD-059 FD-060 traffic of a workload to its host is dropped, decided by policy, or returned to other rules", async () => {
       for (const [action, allowed, others] of [
         ["DROP", [false, false], true],
         ["ACCEPT", [true, true], false],
@@ -207,7 +207,7 @@ for (const backend of BACKENDS)
         const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
         for (const p of [80, 81, 82]) host.prober.listen(host.hostTarget, "tcp", p);
         host.prober.listen(b.target, "tcp", 80);
-        // Somebody's firewall behind ours has the word where ours returns.
+        // With Return, the rules of another program after Calico's decide.
         if (others)
           host.namespace.run("nft", [
             "table inet somebody { chain c { type filter hook input priority 5; tcp dport 81 drop\n }\n }",
@@ -225,19 +225,19 @@ for (const backend of BACKENDS)
           [80, 81, 82].map((p) => ({ from: a.target, to: HOST, port: p })),
           300,
         );
-        expect([action, reached(outcomes)]).toEqual([action, [...allowed, false]]); // 82: its own policy
-        // Neighbour discovery is none of that: without it there would be no IPv6.
+        expect([action, reached(outcomes)]).toEqual([action, [...allowed, false]]); // 82: denied by its own policy
+        // Neighbour discovery is not affected: IPv6 does not work without it.
         host.exec(a.target, "ip", "-6", "neigh", "flush", "dev", "eth0");
         host.namespace.run("ip", ["-6", "neigh", "flush", "dev", a.interfaceName]);
         expect(await host.probe([{ from: a.target, to: b.v6, port: 80 }], 3000)).toEqual(["reached"]);
       }
     }, 90_000);
 
-    test("FD-055 FD-071 tunnelled packets: from nodes only, and never from workloads", async () => {
+    test("FD-055 FD-071 tunnelled packets are accepted only from nodes, never from workloads", async () => {
       await using host = await DataplaneHost.create(backend);
       const a = host.addPod("a", 2);
       host.exec(host.outside, "ip", "addr", "add", "192.0.2.11/24", "dev", "eth0");
-      // What gets past us, of the host's own and of what is sent on.
+      // Counts packets that pass, both for the host itself and forwarded.
       const arrived = (match: string) => {
         const table = `seen${Math.random().toString(36).slice(2)}`;
         const hook = "type filter hook input priority 100;";
@@ -277,7 +277,7 @@ for (const backend of BACKENDS)
       };
       sends(host.outside, "192.0.2.11", HOST);
       expect([vxlan(), ipip()]).toEqual([1, 1]);
-      sends(host.outside, "192.0.2.99", HOST); // no node
+      sends(host.outside, "192.0.2.99", HOST); // not a node
       expect([vxlan(), ipip()]).toEqual([1, 1]);
       sends(a.target, a.v4, OUTSIDE);
       expect([left(), leftIpip()]).toEqual([0, 0]);
@@ -288,13 +288,13 @@ for (const backend of BACKENDS)
       expect([left(), leftIpip()]).toEqual([1, 1]);
     }, 60_000);
 
-    test("FD-047 FD-062 the class of what leaves the cluster, and no way round for services nobody translated", async () => {
+    test("FD-047 FD-062 DSCP of traffic that leaves the cluster, and no routing loop for service addresses that are not translated", async () => {
       await using host = await DataplaneHost.create(backend, { ServiceLoopPrevention: "Reject" });
       const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
       const classed = (where: typeof host.outside) => host.count(where, "ip dscp ef");
       const [outside, inside] = [classed(host.outside), classed(b.target)];
       host.exec(host.outside, "ip", "route", "add", "10.96.0.0/12", "via", HOST);
-      // The kernel would say "there is a shorter way" first, and may say only one thing at a time.
+      // The kernel would send an ICMP redirect first, and limits the rate of ICMP messages.
       for (const name of ["all", "eth0"])
         host.inside(() => procSysctls.write(["net", "ipv4", "conf", name, "send_redirects"], 0));
       const looped = host.count(host.outside, "ip daddr 10.96.0.0/12");

@@ -1,4 +1,4 @@
-// A host in a namespace with a real dataplane, workloads in namespaces of their own, and a stranger on its network.
+// Provides a host in a network namespace with a dataplane, workloads in their own namespaces, and another host on its network.
 //
 //   pod a ─ cali… ┐
 //   pod b ─ cali… ┼─ host ─ eth0 ── eth0 ─ outside
@@ -67,7 +67,7 @@ export const PLAIN_FACTS: DataplaneFacts = {
   ipvs: false,
 };
 
-/** Parameters as the agent would have them, with some set. */
+/** Returns Felix's parameters with some values set. */
 export function parametersOf(settings: Readonly<Record<string, string>> = {}): DataplaneParameters {
   const engine = new ConfigEngine({ exists: () => true, findExecutable: (name) => name }, { hostname: "node-a" });
   engine.update({ "environment variable": settings });
@@ -75,7 +75,7 @@ export function parametersOf(settings: Readonly<Record<string, string>> = {}): D
 }
 
 export class DataplaneHost implements AsyncDisposable {
-  /** How long a round may take; emulated machines need longer. */
+  /** The timeout of one apply; emulated machines need longer. */
   static patienceMs = 20_000;
   readonly backend: Backend;
   readonly namespace: TestNamespace;
@@ -83,11 +83,11 @@ export class DataplaneHost implements AsyncDisposable {
   readonly #disposables: Disposable[] = [];
   readonly prober = new PacketProber();
   readonly reports: DataplaneReport[] = [];
-  /** Machines that came from other nodes. */
+  /** VMs that migrated from other nodes. */
   readonly arrivals: string[] = [];
-  /** What the dataplane logged: level, sentence, fields. */
+  /** Log lines of the dataplane: level, message, fields. */
   readonly lines: string[] = [];
-  /** Puts something between the dataplanes started from now on and the kernel. */
+  /** Wraps the kernel of dataplanes that are started later. */
   wrapKernel: (kernel: LinuxKernel) => LinuxKernel = (kernel) => kernel;
   readonly pods = new Map<string, Pod>();
   readonly outside: ProbeTarget;
@@ -96,7 +96,7 @@ export class DataplaneHost implements AsyncDisposable {
   #dataplane: LinuxDataplane | undefined;
   #stop = new AbortController();
   #running: Promise<void> = Promise.resolve();
-  /** When the last round that has ended began. */
+  /** The start time of the last completed apply. */
   #roundStartedAt = 0;
   #settings: Readonly<Record<string, string>>;
 
@@ -118,7 +118,7 @@ export class DataplaneHost implements AsyncDisposable {
       "addr add 192.0.2.10/24 dev eth0",
       "addr add 2001:db8::10/64 dev eth0 nodad",
       "link set eth0 up",
-      // Without a way out the kernel answers no ARP request on behalf of others.
+      // Without a default route, the kernel does not answer ARP requests by proxy.
       "route add default via 192.0.2.99",
     );
     ip(
@@ -141,7 +141,7 @@ export class DataplaneHost implements AsyncDisposable {
     return withNamespace(this.handle, body);
   }
 
-  /** A pod with its wire, as CNI would leave it. */
+  /** Adds a pod with its interface, as the CNI plugin does. */
   addPod(name: string, index: number): Pod {
     const space = this.#spaces.make("dpp");
     const interfaceName = `cali${name}${index}`;
@@ -172,13 +172,13 @@ export class DataplaneHost implements AsyncDisposable {
     return workload(pod.interfaceName, [pod.v4, pod.v6], more, `ns1/${pod.name}`);
   }
 
-  /** Runs a command in a namespace of this host's world. */
+  /** Runs a command in one of the namespaces. */
   exec(where: ProbeTarget, command: string, ...args: string[]): string {
     const path = `/proc/${process.pid}/fd/${where.namespace}`;
     return execFileSync("nsenter", [`--net=${path}`, command, ...args], { encoding: "utf8", stdio: "pipe" });
   }
 
-  /** Counts packets that arrive somewhere and match. */
+  /** Counts matching packets that arrive in a namespace. */
   count(where: ProbeTarget, match: string): () => number {
     const table = `count${Math.random().toString(36).slice(2)}`;
     const hook = "type filter hook prerouting priority -400;";
@@ -186,7 +186,7 @@ export class DataplaneHost implements AsyncDisposable {
     return () => Number(/packets (\d+)/.exec(this.exec(where, "nft", "list", "table", "inet", table))?.[1] ?? 0);
   }
 
-  /** Rules that count in the kernel, with the packets that reached their end. */
+  /** Adds nftables rules with counters. */
   ruleCounters(version: 4 | 6 = 4, backend = this.backend): { readonly text: string; readonly packets: number }[] {
     const family = version === 4 ? "ip" : "ip6";
     if (backend === "nftables")
@@ -206,7 +206,7 @@ export class DataplaneHost implements AsyncDisposable {
       });
   }
 
-  /** Starts the agent's dataplane, or another one after the last was stopped. */
+  /** Starts the dataplane, or another one after the previous one was stopped. */
   start(
     settings: Readonly<Record<string, string>> = this.#settings,
     backend: Backend = this.backend,
@@ -251,11 +251,11 @@ export class DataplaneHost implements AsyncDisposable {
     });
     this.#dataplane = dataplane;
     this.#running = dataplane.run(this.#stop.signal);
-    this.#running.catch(() => {}); // looked at by stop()
+    this.#running.catch(() => {}); // stop() reports the error
     return dataplane;
   }
 
-  /** Lets dataplanes started from now on remove what the other backends left. */
+  /** Makes dataplanes that are started later remove the rules of other backends. */
   sweep(): void {
     this.#leftovers = (backend) => {
       const ruleset = this.inside(() => new Nft());
@@ -315,7 +315,7 @@ export class DataplaneHost implements AsyncDisposable {
     await this.applied(now);
   }
 
-  /** Waits for a round that began after the given time: one that is under way knows nothing of what came since. */
+  /** Waits for an apply that started after the given time: one that was already running does not include later messages. */
   async applied(after = performance.now()): Promise<void> {
     const end = performance.now() + DataplaneHost.patienceMs;
     let failed: unknown;

@@ -1,5 +1,5 @@
-// What a pod with CAP_NET_RAW sends to reach another pod past its policy, to take over its traffic, or to reconfigure its
-// node: every frame is sent as raw bytes. Pod a is the attacker. Policy of pod b accepts packets of pod c only.
+// Tests packets that a pod with CAP_NET_RAW can send to bypass policy of another pod, to take over its traffic, or to
+// reconfigure its node. Every frame is sent as raw bytes. Pod a is the attacker; policy of pod b accepts only packets of pod c.
 import { describe, expect, test } from "bun:test";
 import type { ProbeTarget } from "../../../src/kernel/index.ts";
 import type { IpAddress } from "../../../src/lib/ip/ip.ts";
@@ -58,7 +58,7 @@ class HostilePods implements AsyncDisposable {
     for (const bytes of packets) this.sockets[from].send(frame(HOST_MAC, EVIL_MAC, typeOf(bytes), bytes));
   }
 
-  /** The packets of c still reach b, in both families, and none of them reaches a; returns what b received meanwhile. */
+  /** Checks that packets of c reach b and not a, with both IP versions. Returns the packets that b received meanwhile. */
   async expectUndisturbed(): Promise<ReadonlySet<number>> {
     const { b, c } = this;
     const desired = [this.nonce(), this.nonce()] as const;
@@ -81,12 +81,12 @@ class HostilePods implements AsyncDisposable {
 
 for (const backend of BACKENDS)
   describe(backend, () => {
-    test("packets with another source address, in tunnels or in fragments reach no pod that policy closes", async () => {
+    test("packets with another source address, in tunnels or in fragments do not bypass policy", async () => {
       await using pods = await HostilePods.create(backend);
       const { host, a, b, c } = pods;
       const sources4 = [a.v4, c.v4, b.v4, HOST, OUTSIDE, "127.0.0.1", "0.0.0.0", "169.254.1.1"] as IpAddress[];
       const sources6 = [a.v6, c.v6, b.v6, "2001:db8::10", "2001:db8::99", "::1", GATEWAY6] as IpAddress[];
-      /** Sends all of them from a, and returns which arrived at b before a packet of c that is sent later. */
+      /** Sends the packets from a, and returns those that arrived at b before a packet that c sends later. */
       const send = async (): Promise<string[]> => {
         const sent = new Map<number, string>();
         const numbered = (what: string) => {
@@ -106,7 +106,7 @@ for (const backend of BACKENDS)
         return [...sent].filter(([nonce]) => arrived.has(nonce)).map(([, what]) => what);
       };
       expect(await send()).toEqual([]);
-      // Without rules the same packets arrive, so the rules are what drops them.
+      // Without rules the same packets arrive, so it is the rules that drop them.
       await host.stop();
       host.namespace.run("nft", ["flush", "ruleset"]);
       if (backend === "legacy")
@@ -117,7 +117,7 @@ for (const backend of BACKENDS)
       );
     }, 60_000);
 
-    test("false ARP and neighbour advertisements move no traffic of other pods", async () => {
+    test("forged ARP and neighbour advertisements do not redirect traffic of other pods", async () => {
       await using pods = await HostilePods.create(backend);
       const { a, b, c, sockets } = pods;
       const claimed = [b.v4, c.v4, "169.254.1.1" as IpAddress, HOST];
@@ -145,7 +145,7 @@ for (const backend of BACKENDS)
           const show = (...words: string[]) => host.exec(where, "ip", ...words);
           return [show("-4", "route"), show("-6", "route"), show("-o", "-6", "addr", "show", "scope", "global")];
         });
-      await pods.expectUndisturbed(); // neighbours are known now
+      await pods.expectUndisturbed(); // the neighbour tables are filled now
       const before = state();
       const linkLocal = "fe80::66" as IpAddress;
       pods.send("a", frames.routerAdvertisement(linkLocal, "2001:db8:bad::" as IpAddress));

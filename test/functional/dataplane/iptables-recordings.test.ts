@@ -1,4 +1,5 @@
-// Recorded messages in, recorded tables and sets out: the rules of iptables mode, rule by rule, with their hashes.
+// Sends recorded messages to the dataplane and compares the tables and sets of iptables mode with the recordings, rule by rule,
+// including their hashes.
 import { afterAll, expect, test } from "bun:test";
 import { IpsetSets } from "../../../src/dataplane/iptables/ipset-sets.ts";
 import { IptablesTable } from "../../../src/dataplane/iptables/iptables-table.ts";
@@ -12,13 +13,13 @@ import { TestNamespace } from "../kernel/test-namespace.ts";
 import { recordedInterfaces, recordedMessages, recordedStates, stateFile } from "./recordings.ts";
 import { parameter, recordedRules } from "./settings.ts";
 
-/** Ours differ on purpose. */
+/** States in which calico-ts differs intentionally. */
 const DIFFERENT: Readonly<Record<string, string>> = {
   "match-combined-blocks": "a third match block does not inherit the second one's verdict",
   "hep-wildcard": "the agent's health port stays open on the loopback",
 };
 
-/** What each state proves, by ID. */
+/** The parity IDs that each state covers. */
 const PROVES: Readonly<Record<string, string>> = {
   "empty-node": "FD-020 FD-040 FD-045 FD-046 FD-057 FD-058 FD-059 FD-060 FD-075",
   "source-spoofing": "FD-041 FD-042",
@@ -84,7 +85,7 @@ function parseSets(text: string, base?: Map<string, string[]>): Map<string, stri
 const flattenSets = (sets: Map<string, string[]>): string[] =>
   [...sets]
     .flatMap(([name, members]) => members.map((member) => `${name} ${member}`))
-    .filter((line) => !/this-host fe80/.test(line)) // link-local addresses of devices made on the way
+    .filter((line) => !/this-host fe80/.test(line)) // link-local addresses of devices that were created during the recording
     .sort();
 
 let hashes = 0;

@@ -1,4 +1,4 @@
-// Limits of a workload: bandwidth in the kernel's queues, packets and connections in the rules.
+// Tests the limits of a workload: bandwidth by the kernel's queues, packet rate and connections by rules.
 import { spawn } from "node:child_process";
 import { describe, expect, test } from "bun:test";
 import { redirectDeviceName } from "../../../src/dataplane/managers/bandwidth-limits.ts";
@@ -8,7 +8,7 @@ import { allowProfile, BACKENDS, DataplaneHost, inSync, type Pod } from "./host.
 
 const PACKET_BYTES = 1400;
 
-/** UDP packets without anybody who answers, as fast as they go. */
+/** Sends UDP packets that are not answered, as fast as possible. */
 function flood(host: DataplaneHost, from: Pod, to: IpAddress, packets: number, bytes = PACKET_BYTES): void {
   const address = to.includes(":") ? `UDP6-SENDTO:[${to}]:9` : `UDP4-SENDTO:${to}:9`;
   const script = `dd if=/dev/zero bs=${bytes} count=${packets} 2>/dev/null | socat -b${bytes} -u - ${address}`;
@@ -23,10 +23,10 @@ const queues = (host: DataplaneHost) =>
     .filter((line) => /tbf|ingress/.test(line))
     .sort();
 
-test("FD-079 bandwidth limits are as recorded, hold for packets, are repaired and go again", async () => {
+test("FD-079 bandwidth limits are as recorded, limit traffic, are repaired, and are removed", async () => {
   await using host = await DataplaneHost.create("nftables", { RouteRefreshInterval: "1" });
   const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];
-  // Another program's limit, on a workload of ours: not our business.
+  // A limit of another program on a workload must not be changed.
   const foreign = "tc qdisc add dev calic4 root tbf rate 5mbit burst 20kb latency 50ms";
   host.namespace.run("sh", ["-c", foreign]);
   host.start();
@@ -49,9 +49,9 @@ test("FD-079 bandwidth limits are as recorded, hold for packets, are repaired an
       .filter((line) => !theirs.test(line))
       .map((line) => line.replace(/refcnt \d+/, "refcnt N"));
   expect(ours()).toEqual(desired);
-  expect(redirectDeviceName("cali11111111111")).toBe("bwcali9bf6fa420"); // as the original calls it
+  expect(redirectDeviceName("cali11111111111")).toBe("bwcali9bf6fa420"); // the same name as in Calico
 
-  // Slower, with next to no burst: what arrives by a time is no more than the rate allows.
+  // A lower rate with a minimal burst: at any time, no more packets have arrived than the rate allows.
   const rate = 800_000; // bit/s
   const burst = 80_000;
   const slow = { ingressBandwidth: rate, ingressBurst: burst, egressBandwidth: rate, egressBurst: burst };
@@ -66,11 +66,11 @@ test("FD-079 bandwidth limits are as recorded, hold for packets, are repaired an
     const early = arrived();
     const seconds = (performance.now() - startedAt) / 1000;
     expect(early * (PACKET_BYTES + 28) * 8).toBeLessThan(burst + rate * seconds + 2 * PACKET_BYTES * 8);
-    await eventually(() => arrived() === 60, 20_000); // late, but none is lost
+    await eventually(() => arrived() === 60, 20_000); // delayed, but not lost
     expect((performance.now() - startedAt) / 1000).toBeGreaterThan((60 * PACKET_BYTES * 8 - burst) / rate / 1.1);
   }
 
-  // Somebody takes it away, or puts something else there: it comes back.
+  // A limit that another program removes or replaces is restored.
   await host.send(host.endpoint(b, { qosControls: limits }));
   host.namespace.run("tc", ["qdisc", "del", "dev", b.interfaceName, "root"]);
   host.namespace.run("tc", ["qdisc", "del", "dev", b.interfaceName, "ingress"]);
@@ -94,7 +94,7 @@ test("FD-079 bandwidth limits are as recorded, hold for packets, are repaired an
   host.namespace.run("ip", ["link", "del", device]);
   await eventually(() => Bun.deepEquals(ours(), desired), 15_000);
 
-  // A restart finds them in place; one without limits takes away what the earlier one set, and only that.
+  // A restart keeps the limits; a start without limits removes those of the previous run, and no others.
   await host.stop();
   host.start();
   await host.send(allowProfile, host.endpoint(a), host.endpoint(b), host.endpoint(c), inSync);
@@ -102,14 +102,14 @@ test("FD-079 bandwidth limits are as recorded, hold for packets, are repaired an
   expect(queues(host).filter((line) => theirs.test(line))).toHaveLength(1);
   expect(host.namespace.run("ip", ["link"])).not.toContain(device);
 
-  // The workload goes: its device goes with it.
+  // When the workload is removed, its redirect device is removed too.
   await host.send(host.endpoint(b, { qosControls: { egressBandwidth: 2_000_000, egressPeakrate: 4_000_000 } }));
   expect(ours()[1]).toMatch(/peakrate 4Mbit/);
   host.namespace.run("ip", ["link", "del", b.interfaceName]);
   await eventually(() => !host.namespace.run("ip", ["link"]).includes(device), 10_000);
 }, 120_000);
 
-test("a bandwidth limit leaves the alias of the interface, which names its owner, and is removed also after an upgrade", async () => {
+test("a bandwidth limit does not change the interface alias, which contains the owner, and is removed also after an upgrade", async () => {
   await using host = await DataplaneHost.create("nftables");
   const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];
   const setAlias = (pod: Pod, alias: string) =>
@@ -117,7 +117,7 @@ test("a bandwidth limit leaves the alias of the interface, which names its owner
   const alias = (pod: Pod) => /alias (.*)/.exec(host.namespace.run("ip", ["link", "show", pod.interfaceName]))?.[1];
   setAlias(a, "calico k8s-pod-network c1 ns1/a");
   setAlias(b, "limited by calico"); // written by earlier versions
-  // As the bandwidth plugin of CNI does it, with the same handle: not Felix's.
+  // A limit of the CNI bandwidth plugin, with the same handle, which is not Felix's.
   const foreign = `tc qdisc add dev ${c.interfaceName} root handle 1: tbf rate 5mbit burst 20kb latency 25ms`;
   host.namespace.run("sh", ["-c", foreign]);
   const limited = (pod: Pod) =>
@@ -129,7 +129,7 @@ test("a bandwidth limit leaves the alias of the interface, which names its owner
   expect([alias(a), alias(c)]).toEqual(["calico k8s-pod-network c1 ns1/a", undefined]);
   await host.send(host.endpoint(a));
   expect([interfaces(), alias(a)]).toEqual([[b.interfaceName, c.interfaceName], "calico k8s-pod-network c1 ns1/a"]);
-  // The next run of Felix recognises the limit by itself.
+  // The next run of Felix recognizes the limit without the alias.
   await host.send(limited(a));
   await host.stop();
   host.start();
@@ -137,7 +137,7 @@ test("a bandwidth limit leaves the alias of the interface, which names its owner
   expect([interfaces(), alias(a)]).toEqual([[c.interfaceName], "calico k8s-pod-network c1 ns1/a"]);
 }, 60_000);
 
-test("two workloads whose redirect devices would have one name get one device each", async () => {
+test("two workloads whose redirect devices would have the same name get separate devices", async () => {
   await using host = await DataplaneHost.create("nftables", { RouteRefreshInterval: "1" });
   // A collision of the 36 bits of SHA-512 in the name, found by trying 500,000 interface names.
   const [attacker, victim] = [host.addPod("128d1", 2), host.addPod("5193", 3)];
@@ -158,12 +158,12 @@ test("two workloads whose redirect devices would have one name get one device ea
   await host.send(limited(attacker, 1_000_000));
   expect(rates()).toEqual(["1Mbit", "2Mbit"]);
   expect(host.namespace.run("ip", ["link", "show", name])).toContain(name); // the first keeps the name that Calico uses
-  // A restart finds both, in whatever order the workloads come.
+  // A restart finds both, in any order of the workloads.
   await host.stop();
   host.start();
   await host.send(allowProfile, limited(attacker, 1_000_000), limited(victim, 2_000_000), inSync);
   expect(rates()).toEqual(["1Mbit", "2Mbit"]);
-  // One of them gives its limit up: the other's device stays.
+  // If the limit of one is removed, the device of the other stays.
   await host.send(host.endpoint(attacker));
   expect(rates()).toEqual([undefined, "2Mbit"]);
   const received = host.count(attacker.target, "udp dport 9");
@@ -175,7 +175,7 @@ test("two workloads whose redirect devices would have one name get one device ea
 
 for (const backend of BACKENDS)
   describe(backend, () => {
-    test("FD-078 packets over a workload's rate are dropped, both ways and in both families", async () => {
+    test("FD-078 packets above a workload's rate are dropped, in both directions and with both IP versions", async () => {
       await using host = await DataplaneHost.create(backend);
       const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
       host.start();
@@ -196,7 +196,7 @@ for (const backend of BACKENDS)
       }
     }, 60_000);
 
-    test("FD-078 a connection too many is refused, and one more passes when another ends", async () => {
+    test("FD-078 a connection above the limit is rejected, and allowed after another has ended", async () => {
       await using host = await DataplaneHost.create(backend);
       const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
       host.start();

@@ -1,4 +1,4 @@
-// A machine that comes from another node: nothing leads to it before it is there, and nothing is lost afterwards.
+// Tests live migration of a VM to this node: there is no route to it before it has arrived, and no packet is lost afterwards.
 import { describe, expect, test } from "bun:test";
 import * as sys from "../../../src/kernel/sys/sys.ts";
 import { withNamespace } from "../../../src/kernel/index.ts";
@@ -7,7 +7,7 @@ import { allowProfile, DataplaneHost, inSync, type Pod } from "./host.ts";
 
 const v4 = (text: string) => text.split(".").map(Number);
 
-/** From inside the machine, as the guest or its hypervisor sends it. */
+/** Sends an ARP or ND packet from inside the VM, as the guest or its hypervisor does. */
 function announce(host: DataplaneHost, pod: Pod, kind: "gratuitous ARP" | "question" | "reverse ARP"): void {
   const isReverse = kind === "reverse ARP";
   const link = host.exec(pod.target, "ip", "link", "show", "eth0");
@@ -45,11 +45,11 @@ const both = (pod: Pod, metric: number) => [`${pod.v4} ${metric}`, `${pod.v6} ${
 
 for (const kind of ["gratuitous ARP", "reverse ARP"] as const)
   describe(kind, () => {
-    test("FD-127 routes come with the machine's word, better than others, and settle; packets pass all the time", async () => {
+    test("FD-127 after the VM's announcement, routes get a better priority, later the normal one; packets always pass", async () => {
       await using host = await DataplaneHost.create("nftables", SETTINGS);
       const [a, vm] = [host.addPod("a", 2), host.addPod("vm", 3)];
       host.prober.listen(vm.target, "tcp", 80);
-      // As the CNI plugin leaves it.
+      // The state after the CNI plugin.
       host.namespace.run("ip", ["route", "add", vm.v4, "dev", vm.interfaceName, "scope", "link"]);
       host.start();
       const machine = (role: "target" | "none") => host.endpoint(vm, { liveMigrationRole: role });
@@ -58,7 +58,7 @@ for (const kind of ["gratuitous ARP", "reverse ARP"] as const)
       expect(host.namespace.run("ip", ["route", "show", "dev", vm.interfaceName])).toBe("");
       const cells = [vm.v4, vm.v6].map((to) => ({ from: a.target, to }));
       expect(await host.probe(cells, 100)).not.toContain("reached");
-      announce(host, vm, "question"); // one that asks for its gateway may be getting ready
+      announce(host, vm, "question"); // a VM that resolves its gateway may still be preparing
       await host.send(machine("target"));
       expect([routes(host, vm), host.arrivals]).toEqual([[], []]);
 
@@ -69,14 +69,14 @@ for (const kind of ["gratuitous ARP", "reverse ARP"] as const)
       const flows = () => host.namespace.run("conntrack", ["-L", "-p", "tcp"]).includes(`dst=${vm.v4}`);
       expect(flows()).toBe(true);
       await host.send(machine("none"));
-      expect(routes(host, vm)).toEqual(both(vm, 512)); // until everybody has heard
+      expect(routes(host, vm)).toEqual(both(vm, 512)); // until the route has propagated
       await eventually(() => Bun.deepEquals(routes(host, vm), both(vm, 1024)), 10_000);
-      expect(flows()).toBe(true); // a route of another priority is no other place
+      expect(flows()).toBe(true); // a change of the route's priority does not affect traffic
       expect(await host.probe(cells, 1000)).toEqual(["reached", "reached"]);
     }, 60_000);
   });
 
-test("FD-127 a restart while the move is under way finds the machine where it is", async () => {
+test("FD-127 a restart during the migration keeps the routes of the VM", async () => {
   await using host = await DataplaneHost.create("nftables", { LiveMigrationRouteConvergenceTime: "60" });
   const vm = host.addPod("vm", 3);
   const machine = host.endpoint(vm, { liveMigrationRole: "target" });

@@ -1,5 +1,5 @@
-// A stranger on the nodes' own network reaches workloads and load balancers whose addresses are of that network: he asks
-// for them, and this host answers.
+// Tests workloads and load balancers with addresses of the nodes' own network: this host answers ARP and neighbour discovery
+// for them, so that other hosts on the network reach them.
 import { expect, test } from "bun:test";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import type { Cidr, IpAddress } from "../../../src/lib/ip/ip.ts";
@@ -11,7 +11,7 @@ const VIP = ["192.0.2.201", "2001:db8::c9"] as IpAddress[];
 const plain = (cidr: string): DataplaneMessage => ({ ...pool(cidr), ipipMode: "Never", vxlanMode: "Never" }) as never;
 
 for (const setting of ["PodsAndLoadBalancers", "Disabled"] as const)
-  test(`FD-130 ${setting}: ${setting === "Disabled" ? "nobody answers" : "ARP and neighbour discovery are answered and announced, for what is ours and nothing else"}`, async () => {
+  test(`FD-130 ${setting}: ${setting === "Disabled" ? "requests are not answered" : "ARP and neighbour discovery are answered and announced for local addresses only"}`, async () => {
     await using host = await DataplaneHost.create("nftables", { LocalSubnetL2Reachability: setting });
     const a = host.addPod("a", 2);
     for (const [i, address] of POD.entries()) {
@@ -19,12 +19,12 @@ for (const setting of ["PodsAndLoadBalancers", "Disabled"] as const)
       host.exec(a.target, "ip", "addr", "add", `${address}/${length}`, "dev", "eth0", ...(i === 0 ? [] : ["nodad"]));
     }
     host.prober.listen(a.target, "tcp", 80);
-    // Somebody's translation of the balancer's address to the workload.
+    // Another program translates the address of the load balancer to the workload.
     for (const [i, family] of ["ip", "ip6"].entries())
       host.namespace.run("nft", [
         `table ${family} somebody { chain p { type nat hook prerouting priority -110; ${family} daddr ${VIP[i]} dnat to ${POD[i]}\n }\n }`,
       ]);
-    // What everybody on the network is told unasked.
+    // Unsolicited announcements on the network.
     const advertised = host.count(host.outside, "ip6 daddr ff02::1 icmpv6 type nd-neighbor-advert");
     const own = `arp saddr ip { ${POD[0]}, ${VIP[0]} } arp daddr ip { ${POD[0]}, ${VIP[0]} }`;
     host.exec(
@@ -56,7 +56,7 @@ for (const setting of ["PodsAndLoadBalancers", "Disabled"] as const)
     );
     const targets = [...POD, ...VIP];
     if (setting === "PodsAndLoadBalancers") await eventually(() => announced() === 2 && advertised() === 2, 5000);
-    const free = ["192.0.2.202", "2001:db8::ca"] as IpAddress[]; // in the pool, nobody's
+    const free = ["192.0.2.202", "2001:db8::ca"] as IpAddress[]; // in the pool, not assigned
     const isOn = setting === "PodsAndLoadBalancers";
     const cells = [...targets, ...free].map((to) => ({ from: host.outside, to }));
     const outcomes = (await host.probe(cells, 3000)).map((outcome) => outcome === "reached");
@@ -65,12 +65,12 @@ for (const setting of ["PodsAndLoadBalancers", "Disabled"] as const)
     const neighbours = host.exec(host.outside, "ip", "neigh");
     const mac = /link\/ether (\S+)/.exec(host.namespace.run("ip", ["link", "show", "eth0"]))?.[1] ?? "?";
     for (const address of targets) expect(neighbours).toMatch(new RegExp(`^${address} .*${mac}`, "m"));
-    // One that goes is no longer answered for.
+    // Requests for a removed address are no longer answered.
     host.exec(host.outside, "ip", "neigh", "flush", "all");
     await host.send({ type: "serviceRemove", name: "lb", namespace: "ns" });
     const after = (await host.probe(cells, 1500)).map((outcome) => outcome === "reached");
     expect(after).toEqual([true, true, false, false, false, false]);
-    // And nobody answers when the agent has ended.
+    // After the agent has ended, requests are not answered.
     await host.stop();
     host.exec(host.outside, "ip", "neigh", "flush", "all");
     expect(await host.probe(cells.slice(0, 1), 500)).not.toContain("reached");

@@ -1,5 +1,5 @@
-// Every match a rule can make and every action it can take, in both families, by packets: each case says which packets
-// its rule takes and which it leaves.
+// Tests every match and every action of rules with both IP versions, by sending packets. Each case lists the packets that its
+// rule matches and those that it does not match.
 import { describe, expect, test } from "bun:test";
 import type { DataplaneMessage, ProtoRule } from "../../../src/calc/index.ts";
 import type { Cidr, IpAddress } from "../../../src/lib/ip/ip.ts";
@@ -26,7 +26,7 @@ interface Sent {
   readonly packet: (sourcePort: number) => Packet;
   readonly from: string;
 }
-/** From the first pod unless told otherwise; each time from a port of its own, so that each is a new connection. */
+/** The default source is the first pod. Each packet has its own source port, so that each is a new connection. */
 const send = (family: Family, protocol: number, destinationPort?: number, more: Partial<Packet> = {}): Sent => {
   const source = more.source ?? SOURCE.addresses[family === 4 ? 0 : 1]!;
   const destination = TARGET.addresses[family === 4 ? 0 : 1]!;
@@ -311,7 +311,7 @@ const CASES: readonly Case[] = [
 
 for (const backend of BACKENDS)
   describe(backend, () => {
-    test("FD-080 FD-081 FD-082 FD-083 FD-084 every match takes what it should and nothing else", async () => {
+    test("FD-080 FD-081 FD-082 FD-083 FD-084 every match matches the expected packets and no others", async () => {
       await using dataplane = new WorldDataplane({ backend, pods: [SOURCE, TARGET, OTHER], host: HOST });
       const { world } = dataplane;
       await dataplane.send(
@@ -325,7 +325,7 @@ for (const backend of BACKENDS)
       );
       const wrong: string[] = [];
       let sourcePort = 10_000;
-      // What a rule that allows takes passes; what a rule that denies leaves passes.
+      // Packets that an allow rule matches pass, as do packets that a deny rule does not match.
       for (const { name, rule: matches, takes, leaves } of CASES)
         for (const action of ["allow", "deny"] as const) {
           await dataplane.send(
@@ -336,7 +336,7 @@ for (const backend of BACKENDS)
             from,
             to: TARGET.name,
           }));
-          // Nobody answers, so none of these becomes an established connection.
+          // Packets are not answered, so that no connection is established.
           const arrived = await world.send(cells);
           for (const [i, cell] of cells.entries()) {
             const passes = i < takes.length === (action === "allow");
@@ -347,7 +347,7 @@ for (const backend of BACKENDS)
       expect(wrong).toEqual([]);
     }, 180_000);
 
-    test("FD-072 FD-073 FD-074 FD-086 allow, deny, pass and log, tiers that end in a drop or pass, staged policies", async () => {
+    test("FD-072 FD-073 FD-074 FD-086 allow, deny, pass and log; tiers that end in a drop or pass; staged policies", async () => {
       await using dataplane = new WorldDataplane({ backend, pods: [SOURCE, TARGET, OTHER], host: HOST });
       const { world } = dataplane;
       const passes = async () => {
@@ -363,7 +363,7 @@ for (const backend of BACKENDS)
             })),
         );
         return ports.filter((_, i) => {
-          expect(arrived[2 * i]).toBe(arrived[2 * i + 1]!); // both families alike
+          expect(arrived[2 * i]).toBe(arrived[2 * i + 1]!); // the same with both IP versions
           return arrived[2 * i] === true;
         });
       };
@@ -381,19 +381,19 @@ for (const backend of BACKENDS)
       );
       expect(await passes()).toEqual([80, 82]); // 83: the end of the first tier
       await dataplane.send(target([[["first"], [], { name: "high", defaultAction: "Pass" }], [["second"]]]));
-      expect(await passes()).toEqual([80, 82]); // 83 went on, and the second tier ends in a drop
+      expect(await passes()).toEqual([80, 82]); // 83 is passed on, and the second tier ends in a drop
       await dataplane.send(target([[["first"], [], { name: "high", defaultAction: "Pass" }]]));
-      expect(await passes()).toEqual([80, 82, 83]); // no tier is left: the profile has the word
+      expect(await passes()).toEqual([80, 82, 83]); // after the last tier, the profile decides
       const staged = { ...policyId("second"), kind: "StagedGlobalNetworkPolicy" } as const;
       await dataplane.send(
         workload(TARGET.interfaceName, TARGET.addresses, {
           tiers: [{ ...tier([]), ingressPolicies: [staged] }],
         }),
       );
-      expect(await passes()).toEqual([80, 81, 82, 83]); // a staged policy judges nothing
+      expect(await passes()).toEqual([80, 81, 82, 83]); // a staged policy is not enforced
       await dataplane.send(workload(TARGET.interfaceName, TARGET.addresses, { profileIds: [] }));
-      expect(await passes()).toEqual([]); // neither policy nor profile: closed
+      expect(await passes()).toEqual([]); // without policy and profile, all traffic is denied
       await dataplane.send(target([[["first", "second"]]]));
-      expect(await passes()).toEqual([80, 82]); // one after the other: what the first passes on leaves the tier
+      expect(await passes()).toEqual([80, 82]); // in order: traffic that the first policy passes on leaves the tier
     }, 120_000);
   });

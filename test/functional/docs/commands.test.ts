@@ -1,6 +1,5 @@
-// Every command that README and docs show is run here, in the order of the page, in a lab of its own: the first page that
-// lies to a newcomer is a failing test. kubectl's are run on a second lab's API server, where that has been built. Lines
-// that cannot run here stand in `elsewhere`, each with where it is run.
+// Runs every command in README and docs, in the order of the page, in a lab. Commands of kubectl use the API server of a
+// second lab, if it has been built. Commands that cannot run here are listed in `elsewhere`, with the place where they run.
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { spawnSync } from "node:child_process";
 import { existsSync, mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -23,41 +22,41 @@ const env = {
   PATH: `${join(root, "dist")}:${process.env["PATH"]}`,
 };
 const LAB = "calico lab exec node1 -- ";
-/** An API server whose objects nobody runs. */
+/** A lab with an API server, but without kubelets. */
 const API_LAB = `da${process.pid % 10_000}`;
 const isRoot = process.getuid?.() === 0;
 const hasApi = (["kube-apiserver", "kubectl"] as const).every((program) => existsSync(programPath(program)));
 if (isRoot && !hasApi)
-  console.log("the pages' kubectl lines are not run: no kube-apiserver in the cache (make e2e builds it)");
+  console.log("kubectl commands of the pages are not run: no kube-apiserver in the cache (make e2e builds it)");
 
-/** Where a line is run when not here. */
+/** Commands that are not run here, and where they are run. */
 const elsewhere: readonly (readonly [RegExp, string])[] = [
-  [/^make (?!lab$|help$)/, "a stage of its own; here only: the target exists"],
+  [/^make (?!lab$|help$)/, "a separate stage; here only the existence of the target is checked"],
   [/^calico lab up --kubernetes/, "make e2e"],
   [/^kubectl .*rollout status/, "make e2e: no kubelet runs pods here"],
-  [/^ctr /, "every node of make e2e imports the image so"],
+  [/^ctr /, "make e2e: every node imports the image with it"],
   [/^podman (load|push) /, "needs a registry"],
   [/^sed .* manifests\//, "scripts/manifests.test.ts"],
-  [/^(mmdebstrap|buildah) /, "by hand: CALICO_IMAGE_ARCHIVE gives what they make to test/functional/image"],
+  [/^(mmdebstrap|buildah) /, "by hand: CALICO_IMAGE_ARCHIVE passes the resulting image to test/functional/image"],
   [/^calicoctl node run(?!.*--dryrun)/, "needs systemd: test-vm"],
-  [/^calico-node -uninstall/, "refused while the node runs: test/functional/node/uninstall.test.ts"],
+  [/^calico-node -uninstall/, "rejected while the node runs: test/functional/node/uninstall.test.ts"],
   [/^calicoctl datastore migrate (export|import)/, "needs a second datastore: test/functional/calicoctl"],
 ];
-/** Placeholders of the pages, as a reader would fill them in. */
-const filled: readonly (readonly [RegExp, string])[] = [
+/** Replacements for the placeholders in the pages. */
+const replacements: readonly (readonly [RegExp, string])[] = [
   [/\bNODE\b/g, "node1"],
   [/\bDIR\b/g, join(folder, "yaml")],
   [/ …/g, ""],
   [/shop\/web shop\/db --port 5432/g, "shop/frontend shop/database --port 80"],
   [/\/tmp\/calico\.db/g, join(folder, "calico.db")],
 ];
-/** Codes other than 0 that are right here. */
-const codes: readonly (readonly [RegExp, readonly number[]])[] = [
+/** Expected exit codes other than 0. */
+const exitCodes: readonly (readonly [RegExp, readonly number[]])[] = [
   [/^calicoctl explain/, [0, 3]],
   [/^calicoctl (doctor|ipam check)/, [0, 3]],
   [/^calico lab status/, [0, 3]],
   [/^calico lab capture/, [0, 130]], // until it is interrupted
-  [/node checksystem/, [0, 1]], // a kernel may lack something
+  [/node checksystem/, [0, 1]], // the kernel may lack a module
 ];
 
 beforeAll(() => {
@@ -96,7 +95,7 @@ for (const page of pages) {
     beforeAll(() => {
       exported = {};
       ensureLab();
-      run("timeout 60 sh -c 'until calico lab status; do sleep 0.3; done'"); // the page before may have killed things
+      run("timeout 60 sh -c 'until calico lab status; do sleep 0.3; done'"); // the previous page may have stopped processes
       if (hasApi && commands.some(({ text }) => KUBECTL.test(text))) {
         const api = `calico lab kubectl --name ${API_LAB} -- get --raw /readyz`;
         run(`${api} || calico lab up --name ${API_LAB} --datastore kubernetes --nodes 1 --pods 0`);
@@ -107,13 +106,13 @@ for (const page of pages) {
   });
 }
 
-/** A page may take the lab down; the next command finds another. */
+/** Creates a lab if the previous commands have removed it. */
 function ensureLab(): void {
   if (spawnSync("calico", ["lab", "pod", "list"], { env }).status === 0) return;
   run("calico lab up --datastore etcd && calico lab demo");
 }
 
-/** What the page has exported so far: its commands then work on this machine, not in the lab. */
+/** Variables that the page has exported; its later commands run on this machine, not in the lab. */
 let exported: Record<string, string> = {};
 
 const KUBECTL = /^(?:calico lab )?kubectl /;
@@ -126,7 +125,9 @@ function check({ text }: ShownCommand): void {
     if (hasApi) runIn(root, text.replace(KUBECTL, `calico lab kubectl --name ${API_LAB} -- `), [0]);
     return;
   }
-  const command = filled.reduce((line, [pattern, word]) => line.replaceAll(pattern, word), text).replace(/^dist\//, "");
+  const command = replacements
+    .reduce((line, [pattern, word]) => line.replaceAll(pattern, word), text)
+    .replace(/^dist\//, "");
   const setting = /^export (\w+)=(.*)$/.exec(command);
   if (setting?.[1] !== undefined) {
     exported = { ...exported, [setting[1]]: setting[2] ?? "" };
@@ -138,7 +139,7 @@ function check({ text }: ShownCommand): void {
   if (command === "calico lab up") run("calico lab down");
   else ensureLab();
   const limit = text.startsWith("calico lab capture") ? "timeout --preserve-status -s INT 2 " : "";
-  const want = codes.find(([pattern]) => pattern.test(text))?.[1] ?? [0];
+  const want = exitCodes.find(([pattern]) => pattern.test(text))?.[1] ?? [0];
   runIn(target === undefined ? folder : root, `${limit}${isHere ? "" : LAB}${command}`, want);
 }
 

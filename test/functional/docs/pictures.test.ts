@@ -1,4 +1,4 @@
-// The README's pictures show what the commands print today. Durations and addresses differ from run to run.
+// Tests that the pictures in the README show the current output of the commands, apart from durations and addresses.
 import { beforeAll, expect, test } from "bun:test";
 import { existsSync, readFileSync } from "node:fs";
 import { join } from "node:path";
@@ -9,17 +9,17 @@ const canRun = process.getuid?.() === 0 && existsSync(join(import.meta.dir, "../
 if (!canRun) console.error("PICTURE TESTS SKIPPED: they need root and the executable (make build)");
 const suite = canRun ? test : test.skip; // needs root and the executable
 
-let today: ReadonlyMap<string, string> = new Map();
+let current: ReadonlyMap<string, string> = new Map();
 beforeAll(() => {
-  if (canRun) today = takePictures("testpics");
+  if (canRun) current = takePictures("testpics");
 }, 120_000);
 
-const form = (svg: string): string =>
+const normalize = (svg: string): string =>
   pictureText(svg)
     .replaceAll(/\b\d+\.\d+ s\b/g, "N s")
     .replaceAll(/\b10(\.\d+){3}\b/g, "ADDRESS");
 
 for (const { file, command } of scenes)
-  suite(`docs/pictures/${file} shows what ${command} prints (make pictures)`, () => {
-    expect(form(readFileSync(join(PICTURES, file), "utf8"))).toBe(form(today.get(file) ?? ""));
+  suite(`docs/pictures/${file} shows the output of ${command} (make pictures)`, () => {
+    expect(normalize(readFileSync(join(PICTURES, file), "utf8"))).toBe(normalize(current.get(file) ?? ""));
   });

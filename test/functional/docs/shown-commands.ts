@@ -6,10 +6,10 @@ export interface ShownCommand {
   readonly text: string;
 }
 
-const OURS = /^(?:dist\/)?(?:calico|calicoctl|calico-[a-z-]+|check-status)$/;
-const OTHERS = new Set(["buildah", "cat", "ctr", "export", "kubectl", "make", "mmdebstrap"]);
+const CALICO_PROGRAM = /^(?:dist\/)?(?:calico|calicoctl|calico-[a-z-]+|check-status)$/;
+const OTHER_PROGRAMS = new Set(["buildah", "cat", "ctr", "export", "kubectl", "make", "mmdebstrap"]);
 
-/** @param isProgram whether a word is one of the machine's: a line that begins with it is a command, too */
+/** @param isProgram whether a word is a program of this machine; lines that begin with it are commands, too */
 export function commandsOf(page: string, isProgram: (word: string) => boolean = () => false): ShownCommand[] {
   const lines = page.split("\n");
   const found: ShownCommand[] = [];
@@ -25,7 +25,7 @@ export function commandsOf(page: string, isProgram: (word: string) => boolean = 
     const text = raw.trim().replace(/^\$ /, "");
     const [word = ""] = text.split(" ");
     if (word === text || isUsage(text)) continue;
-    if (!OURS.test(word) && !OTHERS.has(word) && !isProgram(word)) continue;
+    if (!CALICO_PROGRAM.test(word) && !OTHER_PROGRAMS.has(word) && !isProgram(word)) continue;
     const start = i + 1;
     let command = withoutRemark(text);
     const end = /<<(\w+)$/.exec(command)?.[1];
@@ -39,10 +39,10 @@ export function commandsOf(page: string, isProgram: (word: string) => boolean = 
   return found;
 }
 
-/** Remarks begin with two blanks and a #, or after three blanks. */
+/** Removes a remark, which begins with a space and `# `, or after at least three spaces. */
 function withoutRemark(text: string): string {
   return text.replace(/ +# .*$/, "").replace(/ {3,}.*$/, "");
 }
 
-/** A grammar, not something to type. */
+/** Whether the line describes the usage of a command instead of being one. */
 const isUsage = (text: string): boolean => /<command>|\[-| \| -/.test(text);

@@ -1,5 +1,5 @@
-// Objects as large as an API server stores them, in a real agent over a real kernel: none of them blocks the event loop, and
-// the health port answers throughout.
+// Tests Felix with objects of the maximum size that an API server stores: none of them blocks the event loop, and the health
+// port always answers.
 import { expect, test } from "bun:test";
 import { openFlows } from "../../support/flows.ts";
 import { TimedAgent, WORKLOAD } from "../../support/timed-agent.ts";

@@ -1,5 +1,5 @@
-// Sets and rules with tens of thousands of prefixes, in a real agent over a real kernel: they are programmed, the event
-// loop is not blocked, the liveness probe is answered throughout, and a later change of one member is cheap.
+// Tests Felix with sets and rules of tens of thousands of prefixes: they are programmed, the event loop is not blocked, the
+// liveness probe is always answered, and a later change of one member is cheap.
 import { expect, test } from "bun:test";
 import { feedPrefixes, type Measured, TimedAgent } from "../../support/timed-agent.ts";
 
@@ -30,7 +30,7 @@ test(`nftables: a rule with ${SIZE} prefixes does not block the agent`, async ()
 
 const ADDITIONS = 10;
 
-/** CPU time, without the kernel's, for one more member in a small network set that the same rule selects. */
+/** Returns the user CPU time for one more member in a small network set that the same rule selects. */
 async function ownCpuOfAddition(agent: TimedAgent, name: string, others: number): Promise<number> {
   const nets: string[] = [];
   let totalMs = 0;

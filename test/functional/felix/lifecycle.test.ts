@@ -1,4 +1,4 @@
-// The node agent's life, by real processes: each test has its own, so several go on at once.
+// Tests the start, restart and end of Felix processes. Each test has its own process, so they run concurrently.
 import { existsSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { expect, test } from "bun:test";
@@ -9,7 +9,7 @@ import { freePort } from "../../support/free-port.ts";
 const CONFIG_UPDATE = 13;
 const IN_SYNC = 1;
 
-test.concurrent("FC-002 the driver hears the settings first and in-sync once, numbered from 0", async () => {
+test.concurrent("FC-002 the driver receives the settings first and in-sync once, numbered from 0", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start();
   await felix.untilReady();
@@ -26,7 +26,7 @@ for (const { signal, code } of [
   { signal: "SIGINT", code: 1 },
   { signal: "SIGHUP", code: 129 },
 ] as const)
-  test.concurrent(`FC-013 ${signal} ends the agent with ${code}`, async () => {
+  test.concurrent(`FC-013 on ${signal} the agent exits with ${code}`, async () => {
     await using felix = await FelixProcess.prepare();
     felix.start();
     await felix.untilReady();
@@ -38,7 +38,7 @@ for (const { signal, code } of [
     else expect(ms).toBeLessThan(1500);
   });
 
-test.concurrent("FC-017 a datastore that becomes unready ends the agent with 1", async () => {
+test.concurrent("FC-017 if the datastore becomes not ready, the agent exits with 1", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start();
   await felix.untilReady();
@@ -46,7 +46,7 @@ test.concurrent("FC-017 a datastore that becomes unready ends the agent with 1",
   expect(await felix.exit()).toBe(1);
 });
 
-test.concurrent("FC-010 a setting that needs a restart ends the agent with 129", async () => {
+test.concurrent("FC-010 if a setting changes that needs a restart, the agent exits with 129", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start();
   await felix.untilReady();
@@ -55,7 +55,7 @@ test.concurrent("FC-010 a setting that needs a restart ends the agent with 129",
   expect(felix.output).toContain("VXLANPort");
 });
 
-test.concurrent("FC-011 a live setting is applied and told, without a restart", async () => {
+test.concurrent("FC-011 a change of a live setting is applied and sent to the driver without a restart", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start();
   await felix.untilReady();
@@ -68,7 +68,7 @@ test.concurrent("FC-011 a live setting is applied and told, without a restart", 
   expect(table).toMatch(/CalculationGraph +\| 1m0s/);
 });
 
-test.concurrent("FC-012 pools that ask for other tunnels end the agent with 129", async () => {
+test.concurrent("FC-012 if pools require other tunnels, the agent exits with 129", async () => {
   await using felix = await FelixProcess.prepare();
   const pool = { cidr: "10.65.0.0/16", vxlanMode: "Never", ipipMode: "Never" };
   await felix.put("IPPool", "pool", pool);
@@ -80,7 +80,7 @@ test.concurrent("FC-012 pools that ask for other tunnels end the agent with 129"
   expect(felix.output).toContain("tunnels");
 });
 
-test.concurrent("FC-003 a fatal bad value keeps the agent waiting with its health port closed, until it is right", async () => {
+test.concurrent("FC-003 with an invalid value of a fatal setting, the agent waits with its health port closed until it is corrected", async () => {
   await using felix = await FelixProcess.prepare();
   const file = join(felix.folder, "felix.cfg");
   writeFileSync(file, "[global]\nChainInsertMode = bogus\n");
@@ -92,14 +92,14 @@ test.concurrent("FC-003 a fatal bad value keeps the agent waiting with its healt
   await felix.untilReady();
 });
 
-test.concurrent("FC-028 any other bad value is passed over", async () => {
+test.concurrent("FC-028 an invalid value of any other setting is ignored", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start({ FELIX_ROUTEREFRESHINTERVAL: "bogus" });
   await felix.untilReady();
   expect(felix.output).toContain("RouteRefreshInterval");
 });
 
-test.concurrent("FC-004 while the datastore is not ready the agent waits, live and ready, and then starts", async () => {
+test.concurrent("FC-004 while the datastore is not ready, the agent waits, reports live and ready, and then starts", async () => {
   await using felix = await FelixProcess.prepare();
   await felix.put("ClusterInformation", "default", { datastoreReady: false });
   felix.start();
@@ -110,14 +110,14 @@ test.concurrent("FC-004 while the datastore is not ready the agent waits, live a
   await eventually(() => felix.messages().some(({ tag }) => tag === IN_SYNC));
 });
 
-test.concurrent("a node without a Node resource is ready all the same", async () => {
+test.concurrent("an agent without a Node resource is ready", async () => {
   await using felix = await FelixProcess.prepare();
   await felix.remove("Node", "node-a");
   felix.start();
   await felix.untilReady();
 });
 
-test.concurrent("FC-016 a driver that does not end is killed, one that dies takes the agent along", async () => {
+test.concurrent("FC-016 a driver that does not end is killed; if a driver dies, the agent exits", async () => {
   await using felix = await FelixProcess.prepare();
   const driver = join(felix.folder, "stubborn");
   const alive = join(felix.folder, "alive");
@@ -137,11 +137,11 @@ test.concurrent("FC-016 a driver that does not end is killed, one that dies take
   expect(other.output).toContain("exited with 3");
 });
 
-test.concurrent("FC-085 what a driver says on its descriptor 4 is heard; what cannot be read ends the agent", async () => {
+test.concurrent("FC-085 messages from the driver on descriptor 4 are processed; an invalid one ends the agent", async () => {
   await using felix = await FelixProcess.prepare();
   const file = (name: string) => join(felix.folder, name);
   const publicKey = Buffer.alloc(32, 7).toString("base64");
-  // By hand, byte for byte: length, field 9 (WireGuard's key), in it field 1.
+  // An encoded message: length, field 9 (WireGuard key) with its field 1.
   const report = Buffer.from([0x4a, publicKey.length + 2, 0x0a, publicKey.length, ...Buffer.from(publicKey)]);
   const length = Buffer.alloc(8);
   length.writeBigUInt64LE(BigInt(report.length));
@@ -161,7 +161,7 @@ test.concurrent("FC-085 what a driver says on its descriptor 4 is heard; what ca
   expect(felix.output).toContain("its reports cannot be decoded");
 });
 
-test.concurrent("FC-001 the command line: version, settings file, nonsense", async () => {
+test.concurrent("FC-001 the command line: version, settings file, invalid flags", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start({}, ["--version"]);
   expect(await felix.exit()).toBe(0);
@@ -174,7 +174,7 @@ test.concurrent("FC-001 the command line: version, settings file, nonsense", asy
   await felix.untilReady();
 });
 
-test.concurrent("FC-022 an agent of another variant follows settings only", async () => {
+test.concurrent("FC-022 an agent of another variant processes only settings", async () => {
   await using felix = await FelixProcess.prepare();
   await felix.put("ClusterInformation", "default", { datastoreReady: true, variant: "Other" });
   felix.start();
@@ -185,7 +185,7 @@ test.concurrent("FC-022 an agent of another variant follows settings only", asyn
   expect(await felix.exit()).toBe(129);
 });
 
-test.concurrent("--dump prints what the dataplane would be told", async () => {
+test.concurrent("--dump prints the messages to the dataplane", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start({}, ["--dump"]);
   await eventually(() => felix.printed.includes('"inSync"'));
@@ -209,7 +209,7 @@ test.concurrent("FC-014 SIGUSR1 and SIGUSR2 write profiles", async () => {
   expect(await felix.probe("liveness")).toBe(200);
 });
 
-test.concurrent("FC-105 a calculation that hangs is found out, and a panic is one", async () => {
+test.concurrent("FC-105 if the calculation hangs, the liveness probe fails; after a panic the agent exits with 2", async () => {
   await using felix = await FelixProcess.prepare();
   await felix.put("FelixConfiguration", "default", {
     healthTimeoutOverrides: [{ name: "CalculationGraph", timeout: "1s" }],
@@ -221,7 +221,7 @@ test.concurrent("FC-105 a calculation that hangs is found out, and a panic is on
   expect(await other.exit()).toBe(2);
 });
 
-test.concurrent("an entry that is not valid shows in the metrics, and the rest goes on", async () => {
+test.concurrent("an invalid entry is counted in the metrics, and the others are processed", async () => {
   await using felix = await FelixProcess.prepare();
   const port = await freePort();
   await felix.put("GlobalNetworkPolicy", "bad", { selector: "has(", types: ["Ingress"] });
@@ -236,14 +236,14 @@ test.concurrent("an entry that is not valid shows in the metrics, and the rest g
   expect(felix.output).toContain("bad");
 });
 
-test.concurrent("asked for a port with profiles, which it has not, the agent says what it has", async () => {
+test.concurrent("if a profiling port is configured, which is not supported, the agent logs the alternative", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start({ FELIX_DEBUGPORT: "6060" });
   await felix.untilReady();
   expect(felix.output).toContain("SIGUSR1 and SIGUSR2");
 });
 
-test.concurrent("FC-021 asked for eBPF, which it has not, the agent says so and works with what it has", async () => {
+test.concurrent("FC-021 if eBPF is enabled, which is not supported, the agent logs it and uses another dataplane", async () => {
   await using felix = await FelixProcess.prepare();
   felix.start({ FELIX_BPFENABLED: "true" });
   await felix.untilReady();

@@ -1,4 +1,4 @@
-// Metrics over TLS, with every way to treat client certificates.
+// Tests metrics over TLS with every client authentication mode.
 import { copyFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { get } from "node:https";
 import { type AddressInfo, connect } from "node:net";
@@ -42,7 +42,7 @@ async function serve(
   return metrics;
 }
 
-/** The status, or 0 when the handshake fails. */
+/** Returns the HTTP status, or 0 if the handshake fails. */
 function scrape(port: number | undefined, client?: Certificate): Promise<{ status: number; serial: string }> {
   return new Promise((resolve) => {
     const request = get(
@@ -81,7 +81,7 @@ for (const { mode, ...want } of cases)
     }
   });
 
-test("who does not finish a handshake in time is hung up on, and holds up nobody", async () => {
+test("a client that does not finish the handshake in time is disconnected, and does not block others", async () => {
   const { certFile, keyFile } = authority.issue("slow");
   const pages = new TlsPageServer({
     context: { cert: readFileSync(certFile), key: readFileSync(keyFile) },

@@ -1,5 +1,5 @@
-// Every selector of a policy is parsed once between the datastore and the dataplane: by the update processor, or by the
-// decoder of Typha's protocol. What comes after them works with the tree.
+// Tests that every selector of a policy is parsed once between the datastore and the dataplane: by the update processor, or
+// by the decoder of Typha's protocol. Later stages use the parsed tree.
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { CalculationGraph, type DataplaneMessage, type GraphUpdate } from "../../../src/calc/index.ts";
@@ -23,7 +23,7 @@ interface Given {
   readonly spec: object;
 }
 
-/** What the datastore's syncer emits for the resource. */
+/** Returns the updates that the syncer emits for the resource. */
 function process({ kind, namespace, spec }: Given): SyncerUpdate[] {
   const key = { type: "resource", kind, name: "p", namespace } as const;
   const value = { apiVersion: API_VERSION, kind, metadata: { name: "p", namespace }, spec };
@@ -36,7 +36,7 @@ function process({ kind, namespace, spec }: Given): SyncerUpdate[] {
 
 const LOCAL_LABELS = { "projectcalico.org/namespace": "ns", "projectcalico.org/orchestrator": "k8s" };
 
-/** A filter and a graph on a host where everything is active. */
+/** A filter and a calculation graph on a host where all policies are active. */
 function felix() {
   const messages: DataplaneMessage[] = [];
   const filter = new ValidationFilter({ log: silentLogger, allowSpoofing: false });
@@ -89,7 +89,7 @@ const cases: readonly { name: string; make: () => Given; selectors: number; rece
     received: 1 + 4 * 2,
   },
   {
-    name: "named ports beside selectors, and a negated selector alone",
+    name: "named ports with selectors, and a negated selector alone",
     make: () => ({
       kind: "GlobalNetworkPolicy",
       spec: {
@@ -108,7 +108,7 @@ const cases: readonly { name: string; make: () => Given; selectors: number; rece
     received: 4,
   },
   {
-    name: "a policy of Kubernetes",
+    name: "a Kubernetes policy",
     make: () => ({
       kind: "KubernetesNetworkPolicy",
       namespace: "ns",
@@ -160,7 +160,7 @@ for (const { name, make, selectors, received } of cases) {
     expect(parses.take()).toBe(0);
   });
 
-  test(`a client of Typha receives what the processor made: ${name}`, () => {
+  test(`a client of Typha receives the result of the processor: ${name}`, () => {
     const updates = process(make());
     expect(decodeRecords(encodeRecords(updates.map(textUpdate))).updates).toEqual(updates);
   });
@@ -170,7 +170,7 @@ for (const { name, make, selectors, received } of cases) {
 const field = fc.constantFrom("", "!", "!(!(!").map((negation) => ({ negation }));
 const side = fc.record({ selector: field, notSelector: field, namespaceSelector: field });
 
-test("law: a policy update runs the parser once per selector, whatever the policy contains", () =>
+test("property: a policy update runs the parser once per selector, for any policy", () =>
   fc.assert(
     fc.property(
       fc.record({ selector: field, namespaceSelector: field, serviceAccountSelector: field }),

@@ -1,4 +1,4 @@
-// The calculation at the size it is made for: a large cluster and a thousand changes a second.
+// Tests the calculation graph with a large cluster and a thousand changes per second.
 import { expect, test } from "bun:test";
 import { CalculationGraph, type GraphUpdate } from "../../../src/calc/index.ts";
 import { policySettings } from "../../../src/calc/testing/settings.ts";

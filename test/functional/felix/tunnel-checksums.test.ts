@@ -1,4 +1,4 @@
-// The whole agent on a kernel that computes wrong checksums inside tunnels, as far as it is told.
+// Tests that Felix disables checksum offload on a VXLAN device if ChecksumOffloadBroken is set.
 import { expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { FelixProcess } from "../../support/felix-process.ts";
@@ -8,7 +8,7 @@ for (const [setting, state] of [
   ["true", "off"],
   ["false", "on"],
 ] as const)
-  test(`FD-147 checksums of a VXLAN device are ${state} where ChecksumOffloadBroken is ${setting}`, async () => {
+  test(`FD-147 checksums of a VXLAN device are ${state} if ChecksumOffloadBroken is ${setting}`, async () => {
     using space = new TestNamespace("tunnelsum");
     space.run("ip", ["link", "add", "eth0", "type", "veth", "peer", "name", "eth1"]);
     for (const device of ["eth0", "eth1", "lo"]) space.run("ip", ["link", "set", device, "up"]);
@@ -34,7 +34,7 @@ for (const [setting, state] of [
       try {
         return /tx-checksum-ip-generic: (\w+)/.exec(space.run("ethtool", ["-k", "vxlan.calico"]))?.[1] ?? "";
       } catch {
-        return ""; // not there yet
+        return ""; // does not exist yet
       }
     };
     await eventually(

@@ -1,4 +1,4 @@
-// The agent behind a Typha: the same messages as straight from the datastore.
+// Tests that Felix sends the same messages to its driver with Typha as without it.
 import { join } from "node:path";
 import { expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
@@ -8,7 +8,7 @@ import { freePort } from "../../support/free-port.ts";
 const HOST_METADATA = 14;
 const IN_SYNC = 1;
 
-test("FC-018 an agent that is given a Typha follows it, and goes on when it comes back", async () => {
+test("FC-018 an agent with Typha receives its updates, and continues after Typha restarts", async () => {
   await using felix = await FelixProcess.prepare();
   const port = await freePort();
   const startTypha = () =>

@@ -1,6 +1,6 @@
-// The image's root file system, from the file that clusters import: every role runs in it and says which version it is, the
-// probes answer, nothing in it lets a user become root, and it says what it is made of. Making Debian's layer takes
-// minutes and a mirror: done by `make image`, or here with REQUIRE_IMAGE=1; else only one that is in the cache is used.
+// Tests the root file system of the image archive: every program runs in it and prints its version, the probes work, no file
+// is setuid, and it contains a bill of materials. Building the Debian layer takes minutes and needs a mirror: it is built by
+// `make image`, or here with REQUIRE_IMAGE=1; otherwise only a cached one is used.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { execFileSync, spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -13,7 +13,7 @@ import { isDebianRootCached } from "../../../scripts/image/debian-root.ts";
 import { IMAGE } from "../../../scripts/manifests/image.ts";
 
 const hasProgram = existsSync(join(import.meta.dir, "../../../dist/calico"));
-/** One made otherwise, by buildah from the Containerfile. */
+/** An archive that was built in another way, for example by buildah from the Containerfile. */
 const given = process.env["CALICO_IMAGE_ARCHIVE"];
 const canMake = hasProgram && (isDebianRootCached() || process.env["REQUIRE_IMAGE"] === "1");
 const canRun = process.getuid?.() === 0 && (given !== undefined || canMake);
@@ -43,15 +43,15 @@ beforeAll(async () => {
 }, 900_000);
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-/** A layer takes a file away by one beside it of this name. */
+/** Applies whiteouts: a layer deletes a file by a file with the prefix `.wh.` next to it. */
 function whiteOut(): void {
-  const marks = execFileSync("find", [root, "-xdev", "-name", ".wh.*"], { encoding: "utf8" });
-  for (const mark of marks.split("\n").filter((line) => line !== ""))
-    for (const path of [mark, join(dirname(mark), basename(mark).slice(".wh.".length))])
+  const whiteouts = execFileSync("find", [root, "-xdev", "-name", ".wh.*"], { encoding: "utf8" });
+  for (const whiteout of whiteouts.split("\n").filter((line) => line !== ""))
+    for (const path of [whiteout, join(dirname(whiteout), basename(whiteout).slice(".wh.".length))])
       rmSync(path, { recursive: true, force: true });
 }
 
-/** As a container would: namespaces of its own, its own /proc, a root that cannot be written. */
+/** Runs a command as in a container: in its own namespaces, with its own /proc and a read-only root. */
 function run(command: readonly string[], { user = "0:0" } = {}): { code: number | null; out: string } {
   const script = `mount --make-rprivate / && mount --bind ${root} ${root} && mount -o remount,ro,bind ${root} \
     && mount -t proc proc ${root}/proc && mount --rbind /dev ${root}/dev && ip link set lo up \
@@ -65,7 +65,7 @@ function run(command: readonly string[], { user = "0:0" } = {}): { code: number 
   return { code: status, out: (stdout + stderr).trim() };
 }
 
-test.skipIf(!canRun)("every role runs in the image", () => {
+test.skipIf(!canRun)("every program runs in the image", () => {
   for (const [command, out] of [
     ["/usr/bin/calico-node -v", VERSION],
     ["/usr/bin/calico-kube-controllers -v", VERSION],
@@ -95,7 +95,7 @@ test.skipIf(!canRun)("every role runs in the image", () => {
   }
 });
 
-test.skipIf(!canRun)("TC-I13 the probes of the manifests run in the image and say why they fail", () => {
+test.skipIf(!canRun)("TC-I13 the probes of the manifests run in the image and print why they fail", () => {
   for (const [command, user, why] of [
     ["/usr/bin/calico-node -felix-live -bird-live", "0:0", "felix is not live: http://localhost:9099/liveness: "],
     ["/usr/bin/calico-node -felix-ready -bird-ready", "0:0", "is not ready"],
@@ -111,7 +111,7 @@ test.skipIf(!canRun)("nothing in the image is setuid", () => {
   expect(execFileSync("find", [root, "-xdev", "-type", "f", "-perm", "/6000"], { encoding: "utf8" })).toBe("");
 });
 
-/** CycloneDX 1.5, the parts that are used: https://cyclonedx.org/docs/1.5/json/ */
+/** The part of CycloneDX 1.5 that is used here: https://cyclonedx.org/docs/1.5/json/ */
 const Hash = z.union([
   z.strictObject({ alg: z.literal("SHA-256"), content: z.string().regex(/^[0-9a-f]{64}$/) }),
   z.strictObject({ alg: z.literal("SHA-512"), content: z.string().regex(/^[0-9a-f]{128}$/) }),
@@ -140,33 +140,36 @@ const Bom = z.strictObject({
 const billOf = (part: string) =>
   Bom.parse(JSON.parse(readFileSync(join(root, "usr/share/sbom", `${part}.cdx.json`), "utf8")));
 
-test.skipIf(!canRun)("the image lists every Debian package with version and hash, and its base", () => {
-  const { metadata, components } = billOf("debian");
-  const installed = run(["dpkg-query", "-W", "-f=${Package} ${Version}\\n"]).out.split("\n");
-  expect(installed.length).toBeGreaterThan(50);
-  expect(components.map(({ name, version }) => `${name} ${version}`).sort()).toEqual(installed.sort());
-  for (const name of ["bird2", "nftables", "iptables", "ipset", "libc6"])
-    expect(components.map((component) => component.name)).toContain(name);
-  // A base image may have packages that the mirror no longer offers.
-  if (given === undefined) expect(components.filter(({ hashes }) => hashes === undefined)).toEqual([]);
-  expect(metadata.component).toMatchObject({
-    type: "operating-system",
-    name: "debian",
-    version: expect.stringMatching(/^12\./),
-  });
-  const properties = Object.fromEntries((metadata.properties ?? []).map(({ name, value }) => [name, value]));
-  expect(properties["calico-ts:base-image"]).toMatch(given === undefined ? /^none$/ : /^localhost\/|@sha256:/);
-  expect(properties["calico-ts:debian-release-sha256"]).toMatch(/^[0-9a-f]{64}$/);
-});
+test.skipIf(!canRun)(
+  "the bill of materials lists every Debian package with version and hash, and the base image",
+  () => {
+    const { metadata, components } = billOf("debian");
+    const installed = run(["dpkg-query", "-W", "-f=${Package} ${Version}\\n"]).out.split("\n");
+    expect(installed.length).toBeGreaterThan(50);
+    expect(components.map(({ name, version }) => `${name} ${version}`).sort()).toEqual(installed.sort());
+    for (const name of ["bird2", "nftables", "iptables", "ipset", "libc6"])
+      expect(components.map((component) => component.name)).toContain(name);
+    // A base image may have packages that the mirror no longer offers.
+    if (given === undefined) expect(components.filter(({ hashes }) => hashes === undefined)).toEqual([]);
+    expect(metadata.component).toMatchObject({
+      type: "operating-system",
+      name: "debian",
+      version: expect.stringMatching(/^12\./),
+    });
+    const properties = Object.fromEntries((metadata.properties ?? []).map(({ name, value }) => [name, value]));
+    expect(properties["calico-ts:base-image"]).toMatch(given === undefined ? /^none$/ : /^localhost\/|@sha256:/);
+    expect(properties["calico-ts:debian-release-sha256"]).toMatch(/^[0-9a-f]{64}$/);
+  },
+);
 
-test.skipIf(!canRun)("a base image without a digest is refused before anything is changed", () => {
+test.skipIf(!canRun)("a base image without a digest is rejected before anything is changed", () => {
   const script = readFileSync(join(import.meta.dir, "../../../image/finish.sh"), "utf8");
   const finish = (base: string) => run(["env", `BASE=${base}`, "sh", "-c", script]);
   expect(finish("debian:bookworm-slim")).toEqual({
     code: 1,
     out: "finish.sh: BASE=debian:bookworm-slim has no digest: use NAME@sha256:…",
   });
-  // These are accepted; the root cannot be written here, so that the next step fails.
+  // These are accepted; the next step fails because the root is read-only here.
   for (const base of ["localhost/debian:bookworm-slim", `debian@sha256:${"0".repeat(64)}`]) {
     const { code, out } = finish(base);
     expect({ base, isRefused: out.includes("no digest"), failed: code !== 0 }).toEqual({
@@ -177,21 +180,24 @@ test.skipIf(!canRun)("a base image without a digest is refused before anything i
   }
 });
 
-test.skipIf(!canRun)("the image lists what its executable is made of, with the hashes of the lock file", async () => {
-  const { metadata, components } = billOf("calico");
-  const find = (name: string) => components.find((component) => component.name === name);
-  const program = createHash("sha256")
-    .update(readFileSync(join(root, "usr/bin/calico")))
-    .digest("hex");
-  expect(metadata.component).toMatchObject({ name: "calico-ts", hashes: [{ alg: "SHA-256", content: program }] });
-  expect(`v${metadata.component.version}`).toBe(VERSION);
-  const lock = readFileSync(join(import.meta.dir, "../../../bun.lock"), "utf8");
-  for (const name of ["zod", "js-yaml"]) {
-    const [{ content = "" } = {}] = find(name)?.hashes ?? [];
-    expect(lock).toContain(`"sha512-${Buffer.from(content, "hex").toString("base64")}"`);
-  }
-  const runtime = components.find(({ type }) => type === "platform");
-  expect(runtime).toMatchObject({ name: expect.stringMatching(/^@oven\/bun-linux-/), version: Bun.version });
-  expect(find("typescript")).toBeUndefined(); // nothing that only builds
-  if (given === undefined) expect(find("debian-root")?.hashes?.[0]?.content).toBe(lowestLayer);
-});
+test.skipIf(!canRun)(
+  "the bill of materials lists the components of the executable, with the hashes of the lock file",
+  async () => {
+    const { metadata, components } = billOf("calico");
+    const find = (name: string) => components.find((component) => component.name === name);
+    const program = createHash("sha256")
+      .update(readFileSync(join(root, "usr/bin/calico")))
+      .digest("hex");
+    expect(metadata.component).toMatchObject({ name: "calico-ts", hashes: [{ alg: "SHA-256", content: program }] });
+    expect(`v${metadata.component.version}`).toBe(VERSION);
+    const lock = readFileSync(join(import.meta.dir, "../../../bun.lock"), "utf8");
+    for (const name of ["zod", "js-yaml"]) {
+      const [{ content = "" } = {}] = find(name)?.hashes ?? [];
+      expect(lock).toContain(`"sha512-${Buffer.from(content, "hex").toString("base64")}"`);
+    }
+    const runtime = components.find(({ type }) => type === "platform");
+    expect(runtime).toMatchObject({ name: expect.stringMatching(/^@oven\/bun-linux-/), version: Bun.version });
+    expect(find("typescript")).toBeUndefined(); // build tools are not included
+    if (given === undefined) expect(find("debian-root")?.hashes?.[0]?.content).toBe(lowestLayer);
+  },
+);

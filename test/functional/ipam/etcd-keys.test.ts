@@ -1,4 +1,4 @@
-// What an assignment writes into a real etcd, byte by byte, since other programs read it there.
+// Tests the exact keys and values that an assignment writes to etcd, because other programs read them.
 import { expect, test } from "bun:test";
 import { openDatastore } from "../../../src/datastore/index.ts";
 import { Ipam } from "../../../src/ipam/index.ts";
@@ -14,7 +14,7 @@ async function rawKeys(url: string): Promise<Record<string, string>> {
   return Object.fromEntries(kvs.map(({ key, value }) => [text(key), text(value)]));
 }
 
-test("CI-072 blocks, affinities, handles and settings stand under the names others look for", async () => {
+test("CI-072 blocks, affinities, handles and settings have the keys of Calico", async () => {
   await using etcd = await EtcdServer.start();
   const store = await openDatastore(etcd.config);
   const put = (kind: "IPPool" | "Node", name: string, spec: unknown) =>

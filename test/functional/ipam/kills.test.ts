@@ -1,6 +1,7 @@
-// 32 writers in 4 processes on one real datastore, killed with SIGKILL at random moments and started again: no address
-// ever has two owners, and after the containers' DELs nothing is left. SEED=n repeats the choices of a run: which process is
-// killed, after how much work and how much later, and what each writer does next. The interleaving of processes is the kernel's.
+// Tests IPAM with 32 writers in 4 processes on one datastore, which are killed with SIGKILL at random times and restarted: no
+// address ever has two owners, and after all handles are released nothing is left. SEED=n repeats the choices of a run: which
+// process is killed, after how many assignments and what delay, and the operations of each writer. The kernel's scheduling of
+// the processes is not repeated.
 import { afterAll, expect, test } from "bun:test";
 import { type ChildProcess, spawn } from "node:child_process";
 import { appendFileSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -15,8 +16,8 @@ import { randomNumbers } from "../../support/random-numbers.ts";
 const PROCESSES = 4;
 const HOSTS_EACH = 8;
 const KILLS = 12;
-/** A process dies when it has done at most so much, at whatever it is doing then. */
-const MOST_WORK = 25;
+/** A process is killed after at most this many assignments. */
+const MAX_ASSIGNMENTS = 25;
 
 const SEED = Number(process.env["SEED"] || Math.floor(Math.random() * 2 ** 32));
 console.log(`kills: repeat with SEED=${SEED}`);
@@ -24,22 +25,22 @@ console.log(`kills: repeat with SEED=${SEED}`);
 const folder = mkdtempSync(join(tmpdir(), "ipam-kills-"));
 afterAll(() => rmSync(folder, { recursive: true, force: true }));
 
-test("CI-050 32 writers and kills on SQLite: no address twice, nothing left behind", () =>
-  play({ type: "sqlite", path: join(folder, "calico.db"), isFallback: false }));
+test("CI-050 32 writers and kills on SQLite: no address is assigned twice, and nothing is left", () =>
+  runWriters({ type: "sqlite", path: join(folder, "calico.db"), isFallback: false }));
 
-test("CI-050 32 writers and kills on etcd: no address twice, nothing left behind", async () => {
+test("CI-050 32 writers and kills on etcd: no address is assigned twice, and nothing is left", async () => {
   await using etcd = await EtcdServer.start();
-  await play(etcd.config);
+  await runWriters(etcd.config);
 });
 
-async function play(config: DatastoreConfig): Promise<void> {
+async function runWriters(config: DatastoreConfig): Promise<void> {
   const store = await openDatastore(config);
   const put = (kind: "IPPool" | "Node", name: string, spec: unknown) =>
     store.apply({
       key: { type: "resource", kind, name },
       value: { apiVersion: "projectcalico.org/v3", kind, metadata: { name }, spec },
     });
-  // 32 hosts and 24 blocks of 16: they have to borrow from and wait for each other.
+  // 32 hosts share 24 blocks of 16 addresses, so that they must borrow addresses and wait for each other.
   await put("IPPool", "p", { cidr: "10.0.0.0/24", blockSize: 28 });
   await put("IPPool", "q", { cidr: "10.0.1.0/25", blockSize: 28 });
   const hosts = Array.from({ length: PROCESSES * HOSTS_EACH }, (_, i) => `host-${i}`);
@@ -51,30 +52,30 @@ async function play(config: DatastoreConfig): Promise<void> {
   const ipam = new Ipam({ datastore: store });
   const release = async (handles: readonly string[]) => {
     const left = handles.values();
-    const oneByOne = async () => {
+    const worker = async () => {
       for (const handle of left)
         await ipam.releaseByHandle(handle).catch((error: unknown) => {
           if (!(error instanceof UnknownHandle)) throw error;
         });
     };
-    await Promise.all(Array.from({ length: 8 }, oneByOne));
+    await Promise.all(Array.from({ length: 8 }, worker));
   };
   try {
     for (const slot of slots) slot.start(random(2 ** 32));
     for (let i = 0; i < KILLS; i++) {
       const victim = slots[random(slots.length)];
       if (victim === undefined) throw new Error("no writers");
-      const work = 1 + random(MOST_WORK);
-      await eventually(() => ledger.given(victim.name) >= work);
-      await Bun.sleep(random(5000) / 1000); // anywhere in the next operation
+      const assignments = 1 + random(MAX_ASSIGNMENTS);
+      await eventually(() => ledger.assigned(victim.name) >= assignments);
+      await Bun.sleep(random(5000) / 1000); // at any point of the next operation
       const orphans = await victim.kill();
-      ledger.drop(orphans); // from here on they may be given again
+      ledger.drop(orphans); // from now on their addresses may be assigned again
       await release(orphans);
       victim.start(random(2 ** 32));
     }
     const rest = (await Promise.all(slots.map((slot) => slot.kill()))).flat();
     expect(ledger.faults()).toEqual([]);
-    expect(ledger.given()).toBeGreaterThan(KILLS);
+    expect(ledger.assigned()).toBeGreaterThan(KILLS);
     await release(rest);
     expect((await store.list({ type: "ipamHandle" })).items).toEqual([]);
     const used = (await store.list({ type: "block" })).items.flatMap(({ value }) => value.attributes);
@@ -87,7 +88,7 @@ async function play(config: DatastoreConfig): Promise<void> {
   }
 }
 
-/** Who had which address when, by what the writers said, in the order they said it. */
+/** The log of all writers, in the order of events: which handle had which address when. */
 class Ledger {
   constructor(readonly file: string) {
     writeFileSync(file, "");
@@ -104,14 +105,14 @@ class Ledger {
       .map(([what = "", handle = "", address = ""]) => ({ what, handle, address }));
   }
 
-  /** How many addresses were given, to one writer's life or to all. */
-  given(name?: string): number {
+  /** Returns the number of assigned addresses, of one writer process or of all. */
+  assigned(name?: string): number {
     return this.#events().filter(
       ({ what, handle }) => what === "got" && (name === undefined || handle.startsWith(`${name}_`)),
     ).length;
   }
 
-  /** Handles of a writer's life that may hold something. */
+  /** Returns the handles of a writer process that may have addresses. */
   openHandles(name: string): string[] {
     const open = new Set<string>();
     for (const { what, handle } of this.#events())
@@ -121,7 +122,7 @@ class Ledger {
     return [...open];
   }
 
-  /** Addresses that were given while another had not yet begun to give them back. */
+  /** Returns addresses that were assigned although another handle had not started to release them. */
   faults(): string[] {
     const owners = new Map<string, string>();
     const faults: string[] = [];
@@ -129,7 +130,7 @@ class Ledger {
       if (what === "drop") for (const [held, owner] of owners) if (owner === handle) owners.delete(held);
       if (what !== "got") continue;
       const other = owners.get(address);
-      if (other !== undefined) faults.push(`${address} given to ${handle}, ${other} has it`);
+      if (other !== undefined) faults.push(`${address} assigned to ${handle}, but ${other} has it`);
       owners.set(address, handle);
     }
     return faults;
@@ -159,7 +160,7 @@ class Writer {
     this.#child = spawn(process.execPath, args, { stdio: ["ignore", "inherit", "inherit"] });
   }
 
-  /** Ends it at once; gives back the handles it may have left. */
+  /** Kills the process and returns the handles that may still have addresses. */
   async kill(): Promise<readonly string[]> {
     const child = this.#child;
     this.#child = undefined;

@@ -1,5 +1,5 @@
-// The nftables transactions that Calico's Felix sends when it starts on a node with a table of its name, as its source
-// (felix/nftables/ipsets.go, table.go) and its logs show them:
+// Runs the nftables transactions that Calico's Felix sends when it starts on a node with a table of its name, according to
+// its source (felix/nftables/ipsets.go, table.go) and its logs:
 //
 //   1. the sets: those whose names do not exist are added, of the others only the elements change;
 //   2. the table: maps, base chains and chains are added if their names do not exist, each chain is flushed, every set
@@ -7,7 +7,7 @@
 //      follow, and chains and maps that are not Calico's are deleted;
 //   3. all other sets of the table are deleted.
 //
-// When a transaction fails, Calico deletes and recreates the table, and packets are lost. Here it throws.
+// If a transaction fails, Calico deletes and recreates the table, and packets are lost; this code throws instead.
 import type { TestNamespace } from "../kernel/test-namespace.ts";
 
 interface CalicoTable {
@@ -22,7 +22,7 @@ interface CalicoTable {
   readonly chains: Map<string, { hook: string | undefined; readonly rules: string[] }>;
 }
 
-/** @param ruleset what `nft list ruleset` prints while Calico runs */
+/** @param ruleset the output of `nft list ruleset` while Calico runs */
 export function startCalicoNftables(space: TestNamespace, ruleset: string): void {
   const present = parseRuleset(space.run("nft", ["-s", "list", "ruleset"]));
   for (const table of parseRuleset(ruleset)) {
@@ -80,7 +80,7 @@ function transactions(wanted: CalicoTable, found: CalicoTable | undefined): stri
   return [[`add table ${table}`, ...forSets], forTable, ...(oldSets.length === 0 ? [] : [oldSets])];
 }
 
-/** Reads what `nft list ruleset` prints; elements may stand on one line or on several. */
+/** Parses the output of `nft list ruleset`; elements may be on one line or on several. */
 function parseRuleset(text: string): CalicoTable[] {
   const tables: CalicoTable[] = [];
   for (const [, name = "", body = ""] of text.matchAll(/^table (\S+ \S+) \{\n([^]*?)^\}/gm)) {

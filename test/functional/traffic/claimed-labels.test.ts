@@ -1,6 +1,6 @@
-// A namespace's owner labels a NetworkSet or a pod as if it belonged to another namespace or service account. Rules that
-// select by namespace, service account or pod must not match it. Each rule has a port of its own, and one process sends
-// packets to all of them from `other`, whose address every claimed set contains.
+// Tests that the owner of a namespace cannot label a NetworkSet or a pod as if it belonged to another namespace or service
+// account: rules that select by namespace, service account or pod must not match it. Each rule has its own port, and packets
+// are sent to all of them from `other`, whose address is in every NetworkSet with such labels.
 import { expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import type { FlowKind } from "./traffic.ts";
@@ -10,7 +10,7 @@ import { BASE, prepare, resource } from "./web-node.ts";
 const EVERYTHING = ["0.0.0.0/1", "128.0.0.0/1", "::/1", "8000::/1"];
 const IN_MONITORING = "kubernetes.io/metadata.name == 'monitoring'";
 
-/** What a rule allows as its source, and the labels of a NetworkSet in namespace `evil` that claims to be that source. */
+/** The source that a rule allows, and the labels of a NetworkSet in namespace `evil` that claims to be that source. */
 const CLAIMS = {
   9001: [{ namespaceSelector: IN_MONITORING }, { "pcns.kubernetes.io/metadata.name": "monitoring" }],
   9002: [
@@ -100,7 +100,7 @@ const KEYS: Readonly<Record<string, unknown>> = {
 const UDP: readonly FlowKind[] = ["one-way"];
 
 for (const backend of ["nftables", "legacy", "nft"] as const)
-  test(`${backend}: labels that claim another namespace or service account open nothing`, async () => {
+  test(`${backend}: labels that claim another namespace or service account allow no traffic`, async () => {
     await using world = await prepare(KEYS);
     const { node, traffic, pods } = world;
     node.startAgent(backend);
@@ -111,7 +111,7 @@ for (const backend of ["nftables", "legacy", "nft"] as const)
       traffic.add(byIpv6(pods.other), byIpv6(pods.web), port, UDP);
     }
     traffic.start();
-    // Every flow sends in every tick, so the open ones have delivered when each has sent this often.
+    // Every flow sends in every tick, so the allowed ones have delivered packets after this many ticks.
     await eventually(() => traffic.results().every(({ sent }) => sent >= 50));
     const passed = (await traffic.finish()).filter(({ delivered }) => delivered > 0).map(({ name }) => name);
     expect(passed).toEqual(OPEN.flatMap((port) => [`one-way other → web:${port}`, `one-way other6 → web6:${port}`]));

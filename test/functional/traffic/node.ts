@@ -1,5 +1,5 @@
-// One node as the agent sees it: a namespace with workloads in namespaces of their own and a stranger outside, an etcd of
-// its own inside, and the real agent as a process that can be ended, killed and started again.
+// Provides a node in a network namespace: workloads in their own namespaces, a host outside, an etcd inside the node, and a
+// Felix process that can be stopped, killed and restarted.
 //
 //   pod ─ cali… ┐
 //   pod ─ cali… ┼─ node ─ eth0 ── eth0 ─ outside
@@ -18,7 +18,7 @@ import type { Place } from "./traffic.ts";
 const PROGRAM = join(import.meta.dir, "../../support/run-program.ts");
 const MAC = "ee:ee:ee:ee:ee:ee";
 const GATEWAY = "169.254.1.1";
-const GATEWAY6 = "fe80::1"; // nobody's: packets go by the address above
+const GATEWAY6 = "fe80::1"; // not assigned to any interface: packets use the address above
 const NODE6 = "2001:db8::10";
 const OUTSIDE6 = "2001:db8::99" as IpAddress;
 let made = 0;
@@ -84,7 +84,7 @@ export class TrafficNode implements AsyncDisposable {
     return { name, space, address, address6 };
   }
 
-  /** An etcd inside the node, with these keys. */
+  /** Starts an etcd inside the node, with these keys. */
   async startDatastore(keys: Readonly<Record<string, unknown>>): Promise<void> {
     const url = "http://127.0.0.1:2379";
     this.#etcd = spawn(
@@ -103,13 +103,13 @@ export class TrafficNode implements AsyncDisposable {
         .slice(i, i + 100)
         .map(([key, value]) => ({ requestPut: { key: base64(key), value: base64(JSON.stringify(value)) } }));
       const answer = this.space.run("curl", ["-s", `${url}/v3/kv/txn`, "-d", "@-"], JSON.stringify({ success }));
-      if (!answer.includes("succeeded")) throw new Error(`etcd refused the keys: ${answer}`);
+      if (!answer.includes("succeeded")) throw new Error(`etcd rejected the keys: ${answer}`);
     }
   }
 
-  /** @param program executable of the agent; undefined: the sources of this checkout */
+  /** @param program the executable of the agent, or undefined for the sources of this checkout */
   startAgent(backend: Backend, env: Readonly<Record<string, string>> = {}, program?: string): void {
-    // The agent's folder is the node's own: `ip netns exec` gives it mounts of its own.
+    // The agent gets the node's own directories: `ip netns exec` creates a mount namespace.
     const lib = join(this.#folder, "lib");
     for (const folder of [lib, "/var/lib/calico"]) mkdirSync(folder, { recursive: true });
     const script = 'mount --bind "$0" /var/lib/calico && exec "$@"';
@@ -153,12 +153,12 @@ export class TrafficNode implements AsyncDisposable {
   }
 
   async endAgent(signal: "SIGTERM" | "SIGKILL"): Promise<void> {
-    this.#agent?.kill(signal); // `ip netns exec` has become the agent
+    this.#agent?.kill(signal); // `ip netns exec` replaces itself by the agent
     await this.#gone;
     this.#agent = undefined;
   }
 
-  /** Which backends have rules of Calico's, ours or the original's. */
+  /** Returns which backends have rules of calico-ts or Calico. */
   async traces(): Promise<Readonly<Record<Backend, boolean>>> {
     return {
       legacy: await this.#hasChains("legacy"),
@@ -172,7 +172,7 @@ export class TrafficNode implements AsyncDisposable {
     return saved.some((text) => text.includes(":cali-"));
   }
 
-  /** Only this backend's rules are left. */
+  /** Waits until only this backend has rules. */
   async untilOnly(backend: Backend): Promise<void> {
     await eventually(async () => {
       const traces = await this.traces();
@@ -190,7 +190,7 @@ export class TrafficNode implements AsyncDisposable {
     return this.#output("curl", "-s", "-m", "2", ...args, url);
   }
 
-  /** A command's output, without holding up the traffic meanwhile. */
+  /** Returns the output of a command, without blocking the traffic of this process. */
   async #output(...command: readonly string[]): Promise<string> {
     const child = Bun.spawn(["ip", "netns", "exec", this.space.name, ...command], { stderr: "ignore" });
     return new Response(child.stdout).text();

@@ -1,5 +1,5 @@
-// Large tables are written in pieces before packets are shown to them. Meanwhile, whatever stood there before goes on to
-// judge every packet: nothing at all, or another backend's rules.
+// Tests the programming of large tables in several transactions, before their hooks are added. Meanwhile packets are judged by
+// the previous rules: none, or those of another backend.
 import { expect, test } from "bun:test";
 import { Nft } from "../../../src/kernel/index.ts";
 import type { Backend } from "../dataplane/host.ts";
@@ -9,7 +9,7 @@ import { byIpv6, faults, type FlowResult, type Place } from "./traffic.ts";
 import { BASE, prepare, resource } from "./web-node.ts";
 
 const POLICIES = 600;
-/** Policies of `web` that allow what nobody here sends. */
+/** Policies of `web` that allow packets that this test does not send. */
 const MANY = Object.fromEntries(
   Array.from({ length: POLICIES }, (_, i) => [
     `${BASE}/networkpolicies/ns1/default.other${i}`,
@@ -40,23 +40,23 @@ const hooks = (node: TrafficNode): number =>
     .split("hook ").length - 1;
 const pause = (ms: number) => new Promise((resolve) => setTimeout(resolve, ms));
 
-/** Starts the agent and ends it as soon as it has written so often; false when it does not. */
+/** Starts the agent and kills it after this number of transactions. Returns false if it made fewer. */
 async function killAfterWrites(node: TrafficNode, backend: Backend, writes: number): Promise<boolean> {
   const before = generation(node);
   node.startAgent(backend);
-  const end = performance.now() + 10_000;
-  while (generation(node) < before + writes && performance.now() < end) await pause(1);
+  const deadlineMs = performance.now() + 10_000;
+  while (generation(node) < before + writes && performance.now() < deadlineMs) await pause(1);
   await node.endAgent("SIGKILL");
   return generation(node) >= before + writes;
 }
 
-/** Ends the agent while it writes its tables: they are there, and no packet is shown to them. */
+/** Kills the agent while it writes its tables. Returns true if the tables exist without hooks. */
 async function killBetweenPieces(node: TrafficNode): Promise<boolean> {
-  await killAfterWrites(node, "nftables", 2); // the table of ARP comes first, by itself
+  await killAfterWrites(node, "nftables", 2); // the first transaction is that of the ARP table
   return hooks(node) === 0;
 }
 
-/** The agent does all it has to do, and ends. */
+/** Runs the agent until it has programmed everything. */
 async function runUntilOnly(node: TrafficNode, backend: Backend): Promise<void> {
   node.startAgent(backend);
   await node.untilReady();
@@ -64,10 +64,10 @@ async function runUntilOnly(node: TrafficNode, backend: Backend): Promise<void> 
   await node.endAgent("SIGTERM");
 }
 
-test("on a node without any rules: what is allowed loses nothing, what is denied ends at one moment and never comes again", async () => {
+test("on a node without rules: allowed flows lose nothing, and all denied flows end at the same time", async () => {
   await using world = await prepare(MANY);
   const { node, traffic, pods } = world;
-  // As the CNI plugin leaves them.
+  // Routes as the CNI plugin adds them.
   for (const [pod, name] of [
     [pods.web, "cali00000000000"],
     [pods.client, "cali00000000001"],
@@ -84,7 +84,7 @@ test("on a node without any rules: what is allowed loses nothing, what is denied
     ];
     traffic.add(client, web, 8080);
     traffic.add(outside, web, 8090);
-    // Nobody answers these, so every packet is judged anew.
+    // These are not answered, so that every packet is judged as a new connection.
     traffic.add(client, web, 8081, ["one-way"]);
     traffic.add(other, web, 8080, ["one-way"]);
     traffic.add(other, web, 8090, ["one-way"]);
@@ -101,7 +101,7 @@ test("on a node without any rules: what is allowed loses nothing, what is denied
   expect(hooks(node)).toBe(0);
   await pause(100);
   const half = traffic.results();
-  // Half-written tables have closed nothing: nobody is asked, as before.
+  // Incomplete tables do not deny anything, because they have no hooks.
   for (const [i, flow] of half.entries()) expect(flow.delivered).toBeGreaterThan(open[i]?.delivered ?? 0);
 
   node.startAgent("nftables");
@@ -115,13 +115,13 @@ test("on a node without any rules: what is allowed loses nothing, what is denied
   const ended = end.filter(isDenied).map(({ delivered }) => delivered);
   expect(ended).toHaveLength(8);
   expect(ready.filter(isDenied).map(({ delivered }) => delivered)).toEqual(ended);
-  // All of them within a tick of the sender or two: one moment.
+  // All of them end within one or two ticks of the sender.
   expect(Math.max(...ended) - Math.min(...ended)).toBeLessThan(4);
   expect(Math.max(...ended)).toBeGreaterThan(half.find(isDenied)?.delivered ?? 0);
 }, 120_000);
 
 for (const from of ["legacy", "nft"] as const)
-  test(`from ${from}: killed between pieces and started again, both ways, nothing is lost or opened`, async () => {
+  test(`from ${from}: killed between transactions and restarted, in both directions, nothing is lost or allowed by mistake`, async () => {
     await using world = await prepare(MANY);
     const { node, traffic } = world;
     node.startAgent(from);
@@ -132,13 +132,13 @@ for (const from of ["legacy", "nft"] as const)
     let hits = 0;
     for (let attempt = 0; attempt < 5 && hits < 2; attempt++) {
       if (!(await killBetweenPieces(node))) {
-        // Too late: it had shown packets to its tables. Back to where we began.
+        // Too late: the hooks were already added. Return to the initial state.
         await runUntilOnly(node, from);
         continue;
       }
       hits++;
-      await pause(100); // the old rules judge on
-      // What is half written is found by the next start or, here, gone.
+      await pause(100); // the old rules remain in force
+      // The next start finds incomplete tables or, here, none.
       if (hits === 1)
         for (const family of ["ip", "ip6"])
           node.space.run("nft", ["-f", "-"], `table ${family} calico\ndelete table ${family} calico\n`);
@@ -151,19 +151,19 @@ for (const from of ["legacy", "nft"] as const)
     expect({ lost, passed }).toEqual({ lost: [], passed: [] });
   }, 240_000);
 
-test("from nftables to nft: killed at every table it writes, nothing is lost or opened", async () => {
+test("from nftables to nft: killed at every table that it writes, nothing is lost or allowed by mistake", async () => {
   await using world = await prepare(Object.fromEntries(Object.entries(MANY).slice(0, 60)));
   const { node, traffic } = world;
   node.startAgent("nftables");
   await node.untilReady();
   const before = await world.begin();
   await node.endAgent("SIGTERM");
-  // Each time it gets one table further than the last time.
+  // Each start writes one table more than the previous one.
   let kills = 0;
   while (kills < 6 && (await killAfterWrites(node, "nft", 1))) {
     kills++;
     await pause(50);
-    if ((await node.traces()).nftables === false) break; // all is written, and the old rules are swept
+    if ((await node.traces()).nftables === false) break; // everything is written, and the old rules are removed
   }
   expect(kills).toBeGreaterThan(3);
   await runUntilOnly(node, "nft");
@@ -172,14 +172,14 @@ test("from nftables to nft: killed at every table it writes, nothing is lost or 
   expect({ lost, passed }).toEqual({ lost: [], passed: [] });
 }, 240_000);
 
-test("a large table that is there already is changed in one go under traffic, and nothing is lost or opened", async () => {
+test("an existing large table is changed in one transaction, and nothing is lost or allowed by mistake", async () => {
   await using world = await prepare(MANY);
   const { node, traffic } = world;
   node.startAgent("nftables");
   await node.untilReady();
   const before = await world.begin();
   await node.endAgent("SIGKILL");
-  // Somebody took half of it away, but not the hooks: the rest still closes.
+  // Another program deleted half of the rules, but not the hooks: the others still deny.
   const listed = node.space.run("nft", ["list", "chain", "ip", "calico", "filter-cali-tw-cali00000000000"]);
   expect(listed).toContain("jump filter-cali-pi-np/ns1/default.other7");
   const chains = Array.from({ length: POLICIES / 2 }, (_, i) => `filter-cali-pi-np/ns1/default.other${i * 2}`);

@@ -1,12 +1,12 @@
-// The agent ends, is killed and changes its backend while traffic runs: nothing on a connection is lost, nothing that is
-// denied gets through. Counted packet by packet.
+// Stops and kills Felix and changes its backend while traffic runs: no packet of a connection is lost, and no denied packet
+// passes. Every packet is counted.
 import { expect, test } from "bun:test";
 import type { Backend } from "../dataplane/host.ts";
 import { faults } from "./traffic.ts";
 import { prepare } from "./web-node.ts";
 
 for (const backend of ["nftables", "legacy", "nft"] as const)
-  test(`${backend}: ended, killed and killed while it starts, the agent loses and opens nothing`, async () => {
+  test(`${backend}: stopped, killed, and killed during startup, the agent loses no packet and allows nothing by mistake`, async () => {
     await using world = await prepare();
     const { node, traffic } = world;
     node.startAgent(backend);
@@ -17,7 +17,7 @@ for (const backend of ["nftables", "legacy", "nft"] as const)
       node.startAgent(backend);
       await node.untilReady();
     }
-    // Killed at some point of its first round, then started for good.
+    // Killed at some point of its first apply, then started again.
     for (const afterMs of [250, 500, 900]) {
       await node.endAgent("SIGKILL");
       node.startAgent(backend);
@@ -33,7 +33,7 @@ for (const backend of ["nftables", "legacy", "nft"] as const)
     expect({ lost, passed }).toEqual({ lost: [], passed: [] });
   }, 240_000);
 
-test("from one backend to the next and back, nothing is lost or opened", async () => {
+test("from one backend to the next and back, nothing is lost or allowed by mistake", async () => {
   await using world = await prepare();
   const { node, traffic } = world;
   const order: readonly Backend[] = ["nftables", "legacy", "nft", "nftables", "nft", "legacy", "nftables"];
@@ -50,7 +50,7 @@ test("from one backend to the next and back, nothing is lost or opened", async (
   expect({ lost, passed }).toEqual({ lost: [], passed: [] });
 }, 300_000);
 
-test("the count itself notices a gap and a leak", async () => {
+test("the traffic counters detect a lost packet and a packet that should be denied", async () => {
   await using world = await prepare();
   const { node, traffic } = world;
   node.startAgent("nftables");

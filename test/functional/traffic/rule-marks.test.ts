@@ -1,5 +1,5 @@
-// An agent finds rules of a version that marked them otherwise: it rewrites each of them once, in one transaction, and
-// nothing on a connection is lost.
+// Tests an upgrade from a version with another format of rule marks: Felix rewrites each rule once, in one transaction, and no
+// packet of a connection is lost.
 import { expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { faults } from "./traffic.ts";
@@ -23,7 +23,7 @@ test("nftables: rules with marks of an older version are replaced once, without 
   const wanted = marks();
   expect(wanted.length).toBeGreaterThan(20);
 
-  // The tables as the older version left them: the same rules under shorter marks, put in place by one transaction.
+  // The tables of the older version have the same rules with shorter marks; one transaction creates them.
   const older = tables().map((text) =>
     text.replaceAll(MARK, (whole, mark: string) =>
       mark === "map" ? whole : whole.replace(mark, Bun.hash(mark).toString(36)),
@@ -39,7 +39,7 @@ test("nftables: rules with marks of an older version are replaced once, without 
   expect({ lost, passed }).toEqual({ lost: [], passed: [] });
   expect(checked).toBeGreaterThan(0);
 
-  // The next start has nothing to do.
+  // The next start makes no changes.
   const handles = () => nft("-a", "list", "table", "ip", "calico").match(/# handle \d+/g);
   const written = handles();
   await node.endAgent("SIGTERM");

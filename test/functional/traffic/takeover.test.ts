@@ -1,11 +1,11 @@
-// A node that the original programmed is taken over by ours and given back, with traffic running: connections that
-// passed lose nothing, what was denied stays denied, all the way.
+// Replaces Calico on a node by calico-ts, and back, while traffic runs: allowed connections lose no packets, and denied ones
+// stay denied.
 import { expect, test } from "bun:test";
 import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { haveRecordings } from "../dataplane/recordings.ts";
 import type { Backend } from "../dataplane/host.ts";
 import { TrafficNode } from "./node.ts";
-import { hasIpv6, loadOriginal, recordedKeys, writeOriginal } from "./original.ts";
+import { hasIpv6, loadCalicoState, recordedKeys, writeCalicoRules } from "./recorded-state.ts";
 import { byIpv6, faults, type FlowResult, type Place, Traffic } from "./traffic.ts";
 
 interface Case {
@@ -21,7 +21,7 @@ const CASES: readonly Case[] = [
   { state: "match-ports", original: "legacy", ours: "nftables" },
   { state: "match-ports", original: "nft", ours: "nftables" },
   { state: "match-ports", original: "nftables", ours: "legacy" },
-  // With both families on the node and in its policies.
+  // The node and its policies use both IP versions.
   { state: "match-selectors", original: "nftables", ours: "nftables" },
   { state: "match-selectors", original: "legacy", ours: "legacy" },
   { state: "match-selectors", original: "nft", ours: "nft" },
@@ -40,7 +40,7 @@ for (const { state, original, ours } of CASES)
       const keys = recordedKeys(state);
       const pods = podsOf(keys).map((pod) => node.addPod(pod));
       expect(pods.length).toBeGreaterThan(0);
-      loadOriginal(node.space, state, original);
+      loadCalicoState(node.space, state, original);
       await node.startDatastore(keys);
 
       knock(traffic, [...pods, node.outside], pods);
@@ -62,8 +62,8 @@ for (const { state, original, ours } of CASES)
       await node.untilReady();
       await node.untilOnly(ours);
       await node.endAgent("SIGTERM");
-      // What its start does: all of a table in one transaction, over what it finds.
-      writeOriginal(node.space, state, original);
+      // The start of Calico: one transaction per table, on top of the existing rules.
+      writeCalicoRules(node.space, state, original);
       await new Promise((resolve) => setTimeout(resolve, 300));
       const { lost, passed, checked } = faults(before, await traffic.finish());
       console.log(`${state}, ${original} → ${ours} → ${original}: ${checked} packets on ${before.length} flows`);
@@ -72,7 +72,7 @@ for (const { state, original, ours } of CASES)
     120_000,
   );
 
-/** Every way to every workload, on every port; one long connection per port of each. */
+/** Adds flows from every place to every port of every workload, with one long connection per port. */
 function knock(traffic: Traffic, from: readonly Place[], to: readonly Place[]): void {
   for (const server of to)
     for (const port of PORTS) {

@@ -1,8 +1,8 @@
-// Numbered traffic between namespaces, all of it sent and seen by this process, so that every packet is accounted for.
+// Sends numbered packets between namespaces and receives them in the same process, so that every packet is counted.
 //
-// A flow is one UDP connection that the other end answers, one that nobody answers (so each packet is judged anew), or
-// one long TCP connection that is echoed. The first moments tell which flows pass. From then on those must lose
-// nothing, and the others must deliver nothing.
+// A flow is one UDP connection that the other end answers, one that is not answered (so that each packet is judged as a new
+// connection), or one long TCP connection that is echoed. The first moments show which flows pass. After that, those must not
+// lose any packet, and the others must not deliver any.
 import * as sys from "../../../src/kernel/sys/sys.ts";
 import { addressBytes, type IpAddress, ipVersion } from "../../../src/lib/ip/ip.ts";
 import type { TestNamespace } from "../kernel/test-namespace.ts";
@@ -11,7 +11,7 @@ export interface Place {
   readonly name: string;
   readonly space: TestNamespace;
   readonly address: IpAddress;
-  /** Its other address, where it has one. */
+  /** The IPv6 address, if there is one. */
   readonly address6?: IpAddress;
 }
 
@@ -35,7 +35,7 @@ interface Flow {
   readonly name: string;
   readonly kind: FlowKind;
   readonly client: number;
-  /** The server's end; for TCP the accepted one, once there is one. */
+  /** The socket of the server; for TCP the accepted one, if a connection was accepted. */
   server: number;
   readonly listener: number;
   sent: number;
@@ -59,7 +59,7 @@ export class Traffic implements Disposable {
   #nextPort = 20_000;
   #isSending = false;
 
-  /** All kinds of flows from one place to a port of another. */
+  /** Adds flows of all kinds from one place to a port of another. */
   add(from: Place, to: Place, port: number, kinds: readonly FlowKind[] = ["answered", "one-way", "tcp"]): void {
     for (const kind of kinds) {
       const name = `${kind} ${from.name} → ${to.name}:${port}`;
@@ -72,7 +72,7 @@ export class Traffic implements Disposable {
     this.#timer ??= setInterval(() => this.#tick(), TICK_MS);
   }
 
-  /** Stops sending and waits for what is under way. */
+  /** Stops sending and waits for packets in flight. */
   async finish(): Promise<readonly FlowResult[]> {
     this.#isSending = false;
     let before = "";
@@ -119,7 +119,7 @@ export class Traffic implements Disposable {
     const listener = to.space.enter(() => {
       const fd = check(sys.socket(familyOf(to.address), type, 0), "socket");
       sys.setsockoptInt(fd, sys.SOL_SOCKET, SO_REUSEADDR, 1);
-      // One port serves one flow here: others from elsewhere would find their own listener on the next port.
+      // A port serves one flow; flows from other places use the listener on the next port.
       check(sys.bind(fd, socketAddress(to.address, port)), `bind ${to.name}:${port}`);
       check(sys.listen(fd, 8), "listen");
       return fd;
@@ -143,7 +143,7 @@ export class Traffic implements Disposable {
   #tickUdp(flow: Flow): void {
     if (this.#isSending) {
       this.#number(flow.sent);
-      // Refused by a rule that drops on the way out is EPERM: sent, and lost.
+      // EPERM: a rule dropped the packet on output. It counts as sent and lost.
       sys.send(flow.client, this.#message, MESSAGE, sys.MSG_DONTWAIT);
       flow.sent++;
     }
@@ -193,7 +193,7 @@ export class Traffic implements Disposable {
   }
 }
 
-/** What went wrong between two readings, in words; nothing is what every test wants. */
+/** Describes lost packets and packets that passed by mistake between two readings. */
 export function faults(
   before: readonly FlowResult[],
   after: readonly FlowResult[],

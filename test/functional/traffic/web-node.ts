@@ -1,4 +1,4 @@
-// A node with a web server that takes one port from one client and another from the network outside, and nothing else.
+// Provides a node with a web server whose policy allows one port from one client and another from outside.
 import { expect } from "bun:test";
 import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { TrafficNode } from "./node.ts";
@@ -20,7 +20,7 @@ export const resource = (kind: string, name: string, spec: object, more: object 
 });
 const allow = { ingress: [{ action: "Allow" }], egress: [{ action: "Allow" }] };
 
-/** `web` takes port 8080 from `client` alone, and 8090 from the network outside. */
+/** Policy of `web`: port 8080 only from `client`, and 8090 from the network outside. */
 const KEYS: Readonly<Record<string, unknown>> = {
   [`${BASE}/clusterinformations/default`]: resource("ClusterInformation", "default", {
     clusterGUID: "0123456789abcdef0123456789abcdef",
@@ -59,7 +59,7 @@ const KEYS: Readonly<Record<string, unknown>> = {
   ),
 };
 
-/** @param more keys beside those */
+/** @param more additional keys */
 export async function prepare(more: Readonly<Record<string, unknown>> = {}) {
   const node = new TrafficNode();
   const traffic = new Traffic();
@@ -70,7 +70,7 @@ export async function prepare(more: Readonly<Record<string, unknown>> = {}) {
     node,
     traffic,
     pods: { web, client, other },
-    /** After the rules are there: connections that pass are made, the others knock all the time. */
+    /** Starts the traffic after the rules are programmed: allowed flows connect, denied ones retry continuously. */
     begin: async () => {
       traffic.add(client, web, 8080);
       traffic.add(client, web, 8081);

@@ -1,4 +1,4 @@
-// calico-typha as it is run, on etcd and on SQLite, with a client of every pipeline.
+// Tests the program calico-typha on etcd and on SQLite, with a client of every syncer.
 import { afterAll, beforeAll, describe, expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -31,7 +31,7 @@ afterAll(async () => {
   rmSync(folder, { recursive: true });
 });
 
-/** The program in a process of its own. */
+/** Runs the program in a separate process. */
 class Typha implements AsyncDisposable {
   readonly process;
   readonly port: number;
@@ -57,7 +57,7 @@ class Typha implements AsyncDisposable {
   }
 }
 
-/** A client as a program makes one: from its environment. */
+/** Creates a client from environment variables, as programs do. */
 async function follow(port: number, syncer: SyncerName): Promise<TestConsumer> {
   const env = { FELIX_TYPHAADDR: `127.0.0.1:${port}` };
   const settings = typhaSettings(env, ["FELIX_"])!;
@@ -143,12 +143,12 @@ describe.each([
     ["TC-T04", "tunnel-ip-allocation"],
     ["TC-T05", "node-status"],
   ] as const)
-    test(`${id} the ${syncer} pipeline tells what the datastore itself tells, from snapshot to last change`, async () => {
+    test(`${id} a client of the ${syncer} syncer receives the same snapshot and changes as from the datastore`, async () => {
       await using through = await follow(typha.port, syncer);
       await using straight = TestConsumer.run(createSyncer(syncer, store));
       await eventually(() => through.status === "in-sync" && straight.status === "in-sync", 15_000);
       expect(straight.state.size).toBeGreaterThan(0);
-      // The last pipeline's pool may be gone from the datastore and not yet from Typha.
+      // The pool of the previous case is deleted from the datastore, but may still be in Typha's cache.
       await eventually(() => Bun.deepEquals(stateOf(through), stateOf(straight)), 5000, "Typha has caught up");
       const before = stateOf(through);
       const client = new Client(store);
@@ -164,7 +164,7 @@ describe.each([
       );
     }, 30_000);
 
-  test("TC-T02 a value that is invalid counts as absent, and as gone when it becomes so", async () => {
+  test("TC-T02 an invalid value counts as absent, and as deleted if it was valid before", async () => {
     await using felix = await follow(typha.port, "felix");
     await eventually(() => felix.status === "in-sync", 10_000);
     const path = "/calico/v1/policy/GlobalNetworkPolicy//gnp";
@@ -182,7 +182,7 @@ describe.each([
     expect(felix.state.has("/calico/resources/v3/projectcalico.org/nodes/bad")).toBe(false);
   });
 
-  test("TC-T27 health says who is alive and ready", async () => {
+  test("TC-T27 the health port reports liveness and readiness", async () => {
     const get = (path: string) => fetch(`http://localhost:${ports.health}${path}`);
     await eventually(() =>
       get("/readiness").then(
@@ -203,7 +203,7 @@ describe.each([
     expect(page).toMatch(/process_resident_memory_bytes \d+/);
   });
 
-  test("TC-T22 SIGTERM says goodbye and ends the program", async () => {
+  test("TC-T22 on SIGTERM, the program sends a goodbye to its clients and exits", async () => {
     await using client = await follow(typha.port, "felix");
     await eventually(() => client.status === "in-sync", 10_000);
     const known = stateOf(client);
@@ -214,7 +214,7 @@ describe.each([
   });
 });
 
-test("TC-T01 the program keeps trying while its datastore is away, and serves when it comes", async () => {
+test("TC-T01 the program retries while its datastore is not available, and serves clients when it is", async () => {
   await using own = await EtcdServer.start();
   await own.kill();
   await using typha = new Typha({ TYPHA_ETCDENDPOINTS: own.url }, await freePort());
@@ -235,7 +235,7 @@ const CLIENT_AUTH = [
   { mode: "RequireAnyClientCert", none: false, ours: true, theirs: true },
   { mode: "VerifyClientCertIfGiven", none: true, ours: true, theirs: false },
 ] as const;
-test("TC-T19 metrics over HTTPS, with a client certificate where that is asked for", async () => {
+test("TC-T19 metrics over HTTPS, with a client certificate if it is required", async () => {
   const authority = new TestAuthority(folder, "metrics CA");
   const strangers = new TestAuthority(mkdtempSync(join(folder, "strangers-")), "other CA");
   const own = authority.issue("metrics");

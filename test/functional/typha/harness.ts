@@ -1,4 +1,4 @@
-// A server with a cache that the test feeds, and clients that keep what they were told.
+// Provides a server whose cache is filled by the test, and clients that store the updates that they receive.
 import type { Syncer, SyncerName, SyncerSink, SyncerUpdate, SyncStatus } from "../../../src/datastore/index.ts";
 import { silentLogger } from "../../../src/lib/log/log.ts";
 import { MetricsRegistry } from "../../../src/lib/metrics.ts";
@@ -57,7 +57,7 @@ export class TestServer implements AsyncDisposable {
   }
 }
 
-/** What a consumer holds after everything it was told. */
+/** Stores the state that results from all received updates. */
 export class TestConsumer implements SyncerSink, AsyncDisposable {
   readonly state = new Map<string, unknown>();
   readonly statuses: SyncStatus[] = [];

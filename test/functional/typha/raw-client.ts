@@ -1,4 +1,4 @@
-// A client that says what the test wants, byte by byte, and keeps what comes back.
+// Provides a client that sends arbitrary bytes and stores the received frames.
 import { connect, type Socket } from "node:net";
 import { connect as connectTls } from "node:tls";
 import type { ConnectionOptions } from "node:tls";
@@ -46,7 +46,7 @@ export class RawClient implements Disposable {
           for (let frame = this.#reader.next(); frame !== undefined; frame = this.#reader.next())
             this.frames.push(frame);
         } catch {
-          this.socket.destroy(); // an answer in another protocol, such as a TLS alert
+          this.socket.destroy(); // a reply in another protocol, such as a TLS alert
         }
       });
   }
@@ -60,7 +60,7 @@ export class RawClient implements Disposable {
     return this.send(Buffer.concat([PREFACE, jsonFrame(FRAME.clientHello, hello)]));
   }
 
-  /** The reason the server gave, once it has closed. */
+  /** Returns the reason in the server's goodbye, after the connection is closed. */
   async goodbye(withinMs?: number): Promise<string> {
     await eventually(() => this.isClosed || this.frames.some(({ type }) => type === FRAME.goodbye), withinMs);
     const frame = this.frames.find(({ type }) => type === FRAME.goodbye);

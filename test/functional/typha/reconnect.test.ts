@@ -1,4 +1,5 @@
-// Servers that vanish, differ, stall and lie in the way: the client ends with the last one's state and no other.
+// Tests clients with servers that disappear, have different data, stall, or send invalid data: a client ends with the state of
+// its last server.
 import { expect, test } from "bun:test";
 import fc from "fast-check";
 import { connect, createServer, type Server, type Socket } from "node:net";
@@ -8,7 +9,7 @@ import { FRAME, frameBytes, jsonFrame, PREFACE } from "../../../src/typha/protoc
 import { encodeRecords } from "../../../src/typha/records.ts";
 import { set, stateOf, TestConsumer, TestServer } from "./harness.ts";
 
-test("TC-T25 from one server to another: only the difference is told, and nothing is lost meanwhile", async () => {
+test("TC-T25 after a change of servers, only the differences are emitted, and no update is lost", async () => {
   const first = await TestServer.start();
   first.felix.onUpdates([set("same", "x"), set("changed", "1"), set("gone", "x")]);
   first.felix.onStatus("in-sync");
@@ -19,7 +20,7 @@ test("TC-T25 from one server to another: only the difference is told, and nothin
   client.log.length = 0;
   await first[Symbol.asyncDispose]();
   await eventually(() => client.state.has("/calico/v1/netset/added"));
-  // The second server is not in sync: what it does not tell may still come.
+  // The second server is not in sync: keys that it has not sent may still follow.
   expect(client.state.has("/calico/v1/netset/gone")).toBe(true);
   expect(client.status).toBe("resync");
   second.felix.onStatus("in-sync");
@@ -33,7 +34,7 @@ test("TC-T25 from one server to another: only the difference is told, and nothin
   ]);
 });
 
-test("TC-T25 a snapshot that breaks off counts for nothing", async () => {
+test("TC-T25 an incomplete snapshot is discarded", async () => {
   const good = await TestServer.start();
   good.felix.onUpdates([set("a", "good"), set("b", "good")]);
   good.felix.onStatus("in-sync");
@@ -54,7 +55,7 @@ test("TC-T25 a snapshot that breaks off counts for nothing", async () => {
   expect(Object.keys(stateOf(client))).toEqual(["/calico/v1/netset/a"]);
 });
 
-test("TC-T14 a server that falls silent is left for another", async () => {
+test("TC-T14 a client leaves a server that stops sending for another server", async () => {
   await using silent = await TornServer.start({ isSilent: true });
   await using good = await TestServer.start();
   good.felix.onUpdates([set("a", "x")]);
@@ -63,7 +64,7 @@ test("TC-T14 a server that falls silent is left for another", async () => {
   await eventually(() => client.status === "in-sync");
 });
 
-test("TC-T14 a server that talks but does not read is left for another", async () => {
+test("TC-T14 a client leaves a server that sends but does not read for another server", async () => {
   const deaf = createServer((socket) => {
     socket.on("error", () => {});
     socket.once("data", () => {
@@ -87,7 +88,7 @@ test("TC-T14 a server that talks but does not read is left for another", async (
   deaf.close();
 });
 
-test("garbage from a server is no reason to fail, only to look for another", async () => {
+test("after invalid data from a server, the client connects to another server", async () => {
   let connections = 0;
   const noise = createServer((socket) => {
     socket.on("error", () => {});
@@ -105,7 +106,7 @@ test("garbage from a server is no reason to fail, only to look for another", asy
   noise.close();
 });
 
-test("whatever the updates, delays, drops and reconnections, every client ends with the server's state", async () => {
+test("after any updates, delays, disconnections and reconnections, every client has the server's state", async () => {
   const step = fc.oneof(
     {
       weight: 6,
@@ -122,17 +123,17 @@ test("whatever the updates, delays, drops and reconnections, every client ends w
   );
   await fc.assert(
     fc.asyncProperty(fc.array(step, { minLength: 10, maxLength: 60, size: "max" }), async (steps) => {
-      // Two servers with the same source, as replicas have; each client through a wire that can be cut and stalled.
+      // Two servers with the same updates, like replicas; each client connects through a proxy that can cut and stall.
       await using one = await TestServer.start({ timings: { writeMs: 300 } }, { maxBatch: 7 });
       await using two = await TestServer.start({}, { maxBatch: 13 });
       const servers = [one, two];
       const truth = new Map<string, string>();
-      const wires: Wire[] = [];
+      const proxies: TestProxy[] = [];
       const clients: TestConsumer[] = [];
       const join = async () => {
-        const wire = await Wire.open(servers.map(({ address }) => address.port));
-        wires.push(wire);
-        clients.push(TestConsumer.connect(wire.address, { readTimeoutMs: 400 }));
+        const proxy = await TestProxy.open(servers.map(({ address }) => address.port));
+        proxies.push(proxy);
+        clients.push(TestConsumer.connect(proxy.address, { readTimeoutMs: 400 }));
       };
       try {
         for (let i = 0; i < 3; i++) await join();
@@ -147,10 +148,10 @@ test("whatever the updates, delays, drops and reconnections, every client ends w
               if (value === null) truth.delete(`/calico/v1/netset/s${i}`);
               else truth.set(`/calico/v1/netset/s${i}`, String(value));
           } else if (action.do === "pause") await Bun.sleep(action.ms);
-          else if (action.do === "cut") wires[action.which]?.cut();
-          else if (action.do === "stall") wires[action.which]?.stall(30);
+          else if (action.do === "cut") proxies[action.which]?.cut();
+          else if (action.do === "stall") proxies[action.which]?.stall(30);
           else if (action.do === "join" && clients.length < 6) await join();
-          else if (action.do === "leave server") for (const wire of wires) wire.turn();
+          else if (action.do === "leave server") for (const proxy of proxies) proxy.switchServer();
         }
         const wanted = Object.fromEntries([...truth].sort(([a], [b]) => (a < b ? -1 : 1)));
         const seen = (client: TestConsumer) =>
@@ -167,14 +168,14 @@ test("whatever the updates, delays, drops and reconnections, every client ends w
         for (const client of clients) expect(seen(client)).toEqual(wanted);
       } finally {
         await Promise.all(clients.map((client) => client[Symbol.asyncDispose]()));
-        for (const wire of wires) wire[Symbol.dispose]();
+        for (const proxy of proxies) proxy[Symbol.dispose]();
       }
     }),
     { numRuns: 60, endOnFailure: true },
   );
 }, 120_000);
 
-/** Starts a snapshot with wrong values and breaks it off, or says nothing at all after its hello. */
+/** Sends a part of a snapshot with wrong values and disconnects, or sends nothing after its hello. */
 class TornServer implements AsyncDisposable {
   readonly address: { host: string; port: number };
   readonly #server: Server;
@@ -213,18 +214,18 @@ class TornServer implements AsyncDisposable {
   }
 }
 
-/** A wire to one of several servers that can be cut, stalled and turned to the next. */
-class Wire implements Disposable {
+/** Forwards connections to one of several servers. Connections can be cut, stalled, and switched to the next server. */
+class TestProxy implements Disposable {
   readonly address: { host: string; port: number };
   readonly #server: Server;
   readonly #ports: readonly number[];
   readonly #pairs = new Set<readonly [Socket, Socket]>();
-  #turn = 0;
+  #current = 0;
 
-  static async open(ports: readonly number[]): Promise<Wire> {
+  static async open(ports: readonly number[]): Promise<TestProxy> {
     const server = createServer();
     await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
-    return new Wire(server, ports);
+    return new TestProxy(server, ports);
   }
 
   private constructor(server: Server, ports: readonly number[]) {
@@ -232,7 +233,7 @@ class Wire implements Disposable {
     this.#ports = ports;
     this.address = { host: "127.0.0.1", port: (server.address() as { port: number }).port };
     server.on("connection", (near) => {
-      const far = connect({ host: "127.0.0.1", port: this.#ports[this.#turn % this.#ports.length]! });
+      const far = connect({ host: "127.0.0.1", port: this.#ports[this.#current % this.#ports.length]! });
       const pair = [near, far] as const;
       this.#pairs.add(pair);
       near.on("data", (chunk) => far.write(chunk));
@@ -251,7 +252,7 @@ class Wire implements Disposable {
     for (const pair of this.#pairs) for (const socket of pair) socket.destroy();
   }
 
-  /** Nothing gets through to the client for a while. */
+  /** Stops forwarding data to the client for some time. */
   stall(ms: number): void {
     for (const [, far] of this.#pairs) {
       far.pause();
@@ -259,8 +260,8 @@ class Wire implements Disposable {
     }
   }
 
-  turn(): void {
-    this.#turn++;
+  switchServer(): void {
+    this.#current++;
     this.cut();
   }
 

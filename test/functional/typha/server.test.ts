@@ -1,4 +1,4 @@
-// The server and its clients over real sockets: what is streamed, who is refused, who is let go.
+// Tests the server with clients over TCP: the updates that it sends, and the clients that it rejects or disconnects.
 import { expect, test } from "bun:test";
 import type { Datastore, SyncerUpdate } from "../../../src/datastore/index.ts";
 import { NotServed } from "../../../src/datastore/errors.ts";
@@ -66,7 +66,7 @@ test("TC-T02 a policy whose selector the client cannot parse counts as absent an
   expect(consumer.state.size).toBe(1);
 });
 
-test("TC-T06 a client gets the snapshot, then every change, and the status when it is true", async () => {
+test("TC-T06 a client receives the snapshot, then every change, and in-sync only when the server is", async () => {
   await using server = await TestServer.start();
   server.felix.onUpdates(many(2500, "a"));
   await using early = TestConsumer.connect(server.address);
@@ -87,7 +87,7 @@ test("TC-T06 a client gets the snapshot, then every change, and the status when 
   ]);
 });
 
-test("TC-T03 TC-T09 each client follows the pipeline it asked for", async () => {
+test("TC-T03 TC-T09 each client receives the updates of the requested syncer", async () => {
   await using server = await TestServer.start();
   server.felix.onUpdates([set("felix", "x")]);
   server.caches.get("bgp")!.onUpdates([set("bgp", "x")]);
@@ -99,7 +99,7 @@ test("TC-T03 TC-T09 each client follows the pipeline it asked for", async () => 
   expect([...bgp.state.keys()]).toEqual(["/calico/v1/netset/bgp"]);
 });
 
-test("a hundred clients, some leaving and coming, all end the same", async () => {
+test("a hundred clients, of which some disconnect and reconnect, all end with the same state", async () => {
   await using server = await TestServer.start();
   server.felix.onUpdates(many(500, "a"));
   server.felix.onStatus("in-sync");
@@ -124,19 +124,19 @@ test("a hundred clients, some leaving and coming, all end the same", async () =>
 const refusals: readonly { name: string; say: (client: RawClient) => unknown; reason: RegExp }[] = [
   { name: "another protocol", say: (c) => c.send(Buffer.alloc(100, 7)), reason: /another protocol/ },
   { name: "another version", say: (c) => c.greet({ ...HELLO, version: 2 }), reason: /version 2/ },
-  { name: "an unknown pipeline", say: (c) => c.greet({ ...HELLO, syncer: "dns" }), reason: /unknown syncer "dns"/ },
+  { name: "an unknown syncer", say: (c) => c.greet({ ...HELLO, syncer: "dns" }), reason: /unknown syncer "dns"/ },
   {
-    name: "a pipeline not served here",
+    name: "a syncer that this server does not serve",
     say: (c) => c.greet({ ...HELLO, syncer: "node-status" }),
     reason: /does not serve the syncer/,
   },
   {
-    name: "another message than hello",
+    name: "a first message that is not a hello",
     say: (c) => c.send(Buffer.concat([PREFACE, jsonFrame(FRAME.pong, {})])),
     reason: /before hello/,
   },
   {
-    name: "a hello that is no object",
+    name: "a hello that is not an object",
     say: (c) => c.send(Buffer.concat([PREFACE, jsonFrame(FRAME.clientHello, null)])),
     reason: /not a JSON object/,
   },
@@ -157,7 +157,7 @@ const refusals: readonly { name: string; say: (client: RawClient) => unknown; re
   },
 ];
 for (const { name, say, reason } of refusals)
-  test(`TC-T09 refused: ${name}`, async () => {
+  test(`TC-T09 rejected: ${name}`, async () => {
     await using server = await TestServer.start();
     using client = new RawClient(server.server.port);
     say(client);
@@ -165,7 +165,7 @@ for (const { name, say, reason } of refusals)
     await eventually(() => server.server.connectionCount === 0);
   });
 
-test("TC-T09 an empty pipeline name means felix, and the answer says so", async () => {
+test("TC-T09 an empty syncer name selects felix, and the server's hello contains it", async () => {
   await using server = await TestServer.start();
   using client = new RawClient(server.server.port);
   client.greet({ ...HELLO, syncer: "" });
@@ -177,14 +177,14 @@ test("TC-T09 an empty pipeline name means felix, and the answer says so", async 
   });
 });
 
-test("TC-T10 a client that does not know policies by kind is refused", async () => {
+test("TC-T10 a client that does not support policy keys with a kind is rejected", async () => {
   await using server = await TestServer.start();
   using client = new RawClient(server.server.port);
   client.greet({ ...HELLO, features: ["zstd"] });
   expect(await client.goodbye()).toMatch(/policies by kind/);
 });
 
-test("a client that cannot read compressed frames gets none", async () => {
+test("a client that does not support compression receives no compressed frames", async () => {
   await using server = await TestServer.start();
   server.felix.onUpdates(many(2000, "a"));
   server.felix.onStatus("in-sync");
@@ -200,7 +200,7 @@ test("a client that cannot read compressed frames gets none", async () => {
   expect(payloads(plain)).toEqual(payloads(packed));
 });
 
-test("TC-T14 no hello in time: closed, and others are served meanwhile", async () => {
+test("TC-T14 a client without a hello in time is disconnected, and others are served meanwhile", async () => {
   await using server = await TestServer.start({ timings: { handshakeMs: 150 } });
   server.felix.onStatus("in-sync");
   using silent = new RawClient(server.server.port);
@@ -212,7 +212,7 @@ test("TC-T14 no hello in time: closed, and others are served meanwhile", async (
   expect(await half.goodbye()).toBe("no hello in time");
 });
 
-test("TC-T17 an oversized message ends the connection at its header", async () => {
+test("TC-T17 the connection is closed when the header of an oversized message is received", async () => {
   await using server = await TestServer.start();
   using client = new RawClient(server.server.port);
   const header = Buffer.alloc(5);
@@ -221,7 +221,7 @@ test("TC-T17 an oversized message ends the connection at its header", async () =
   expect(await client.goodbye()).toMatch(/frame of 2097152 bytes/);
 });
 
-test("TC-T13 a client that answers pings stays; one that does not is dropped", async () => {
+test("TC-T13 a client that answers pings stays connected; one that does not is disconnected", async () => {
   await using server = await TestServer.start({ timings: { pingMs: 40, pongMs: 200 } });
   server.felix.onStatus("in-sync");
   await using good = TestConsumer.connect(server.address);
@@ -234,12 +234,12 @@ test("TC-T13 a client that answers pings stays; one that does not is dropped", a
   expect(server.server.connectionCount).toBe(1);
 });
 
-test("TC-T13 timings that make no sense are replaced", () => {
+test("TC-T13 invalid timings are replaced by defaults", () => {
   expect(validTimings({ pingMs: 1000, pongMs: 1500 }).pongMs).toBe(6000);
   expect(validTimings({ pingMs: -1, writeMs: 0 })).toMatchObject({ pingMs: 10_000, writeMs: 120_000 });
 });
 
-test("TC-T14 a client that does not read its snapshot is dropped after the write timeout", async () => {
+test("TC-T14 a client that does not read its snapshot is disconnected after the write timeout", async () => {
   await using server = await TestServer.start({ timings: { writeMs: 200 } });
   server.felix.onUpdates(Array.from({ length: 6000 }, (_, i) => set(`s${i}`, `${i}-`.repeat(2000))));
   using stuck = new RawClient(server.server.port, { reads: false });
@@ -248,7 +248,7 @@ test("TC-T14 a client that does not read its snapshot is dropped after the write
   await eventually(() => server.server.connectionCount === 0, 8000);
 });
 
-test("TC-T15 TC-T16 a client too far behind is dropped, a new one only after its grace", async () => {
+test("TC-T15 TC-T16 a client that falls too far behind is disconnected, a new one only after its grace period", async () => {
   const timings = { maxFallBehindMs: 100, newClientGraceMs: 600, writeMs: 60_000, pingMs: 50, pongMs: 60_000 };
   await using server = await TestServer.start({ timings });
   server.felix.onStatus("in-sync");
@@ -269,7 +269,7 @@ test("TC-T15 TC-T16 a client too far behind is dropped, a new one only after its
   }
 });
 
-test("TC-T15 changes that came while a client was slow arrive together, the last of each key at least", async () => {
+test("TC-T15 a slow client receives a snapshot instead of every intermediate change", async () => {
   await using server = await TestServer.start({}, { maxBatch: 10 });
   server.felix.onStatus("in-sync");
   server.felix.publish();
@@ -278,7 +278,7 @@ test("TC-T15 changes that came while a client was slow arrive together, the last
   await eventually(() => client.types().includes(FRAME.end));
   client.socket.pause();
   const before = client.frames.length;
-  // More than the kept crumbs hold: what the client missed can only be told from the present state.
+  // More changes than the server keeps: the missed ones can only be sent as a snapshot of the current state.
   for (let i = 0; i < 3000; i++) {
     server.felix.onUpdates([set(`s${i % 20}`, `${i} `.repeat(2000))]);
     server.felix.publish();
@@ -288,7 +288,7 @@ test("TC-T15 changes that came while a client was slow arrive together, the last
   expect(client.frames.length - before).toBeLessThan(2000);
 });
 
-test("TC-T20 above the limit one random client is dropped per interval", async () => {
+test("TC-T20 above the connection limit, one random client is disconnected per interval", async () => {
   await using server = await TestServer.start({ timings: { dropIntervalMs: 50 } });
   const clients = Array.from({ length: 5 }, () => new RawClient(server.server.port).greet());
   try {
@@ -305,10 +305,10 @@ test("TC-T20 above the limit one random client is dropped per interval", async (
   }
 });
 
-test("TC-T22 shutting down lets clients go one after the other, within the time there is", async () => {
-  for (const [shutdownMs, least, most] of [
+test("TC-T22 a shutdown disconnects clients one at a time, within the shutdown timeout", async () => {
+  for (const [shutdownMs, minMs, maxMs] of [
     [60_000, 400, 1500], // five clients, one per 120 ms
-    [300, 150, 450], // no time for that: spread over what there is
+    [300, 150, 450], // the timeout is too short for that: the disconnections are spread over it
   ] as const) {
     await using server = await TestServer.start({ timings: { shutdownMs, shutdownDropIntervalMs: 120 } });
     const clients = Array.from({ length: 5 }, () => new RawClient(server.server.port).greet());
@@ -320,8 +320,8 @@ test("TC-T22 shutting down lets clients go one after the other, within the time 
       expect(server.server.connectionCount).toBe(4);
       await stopping;
       const took = performance.now() - started;
-      expect(took).toBeGreaterThan(least);
-      expect(took).toBeLessThan(most);
+      expect(took).toBeGreaterThan(minMs);
+      expect(took).toBeLessThan(maxMs);
       expect(await clients[0]!.goodbye()).toBe("the server is shutting down");
     } finally {
       for (const client of clients) client[Symbol.dispose]();
@@ -333,7 +333,7 @@ test("TC-T22 shutting down lets clients go one after the other, within the time 
   expect(performance.now() - started).toBeLessThan(100);
 });
 
-test("TC-T26 the metrics have the names dashboards know, for every pipeline, from the start", async () => {
+test("TC-T26 the metrics have Calico's names, for every syncer, from the start", async () => {
   await using server = await TestServer.start();
   const page = server.metrics.render();
   for (const name of ["accepted", "dropped", "active"]) expect(page).toContain(`typha_connections_${name} 0`);
@@ -373,7 +373,7 @@ test("TC-T26 the metrics have the names dashboards know, for every pipeline, fro
   expect(after).toContain('typha_client_snapshot_send_secs_count{syncer="felix"} 1');
 });
 
-test("a thousand clients at once are all served", async () => {
+test("a thousand concurrent clients are all served", async () => {
   await using server = await TestServer.start();
   server.felix.onUpdates(many(200, "a"));
   server.felix.onStatus("in-sync");

@@ -1,4 +1,4 @@
-// Certificates on both sides: who is let in, who is not, and that nobody who dawdles holds up the others.
+// Tests TLS with certificates on both sides: which clients are accepted, and that slow handshakes do not block other clients.
 import { afterAll, beforeAll, expect, test } from "bun:test";
 import { copyFileSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
 import { connect } from "node:net";
@@ -36,7 +36,7 @@ const raw = (cert: Certificate | undefined, ca = authority) => ({
   ...(cert && { cert: readFileSync(cert.certFile), key: readFileSync(cert.keyFile) }),
 });
 
-test("TC-T18 client and server prove themselves to one another and talk", async () => {
+test("TC-T18 client and server authenticate each other and exchange updates", async () => {
   await using server = await TestServer.start({ tls: settings(serverCert, { commonName: CN }) });
   server.felix.onUpdates(Array.from({ length: 3000 }, (_, i) => set(`s${i}`, "x".repeat(i % 50))));
   server.felix.onStatus("in-sync");
@@ -46,41 +46,41 @@ test("TC-T18 client and server prove themselves to one another and talk", async 
   expect(client.state.size).toBe(3000);
 });
 
-const wanted = [
+const requirements = [
   { name: "CN or URI", names: { commonName: CN, uriSan: URI } },
   { name: "CN only", names: { commonName: CN } },
   { name: "URI only", names: { uriSan: URI } },
 ];
-const shown: readonly {
+const certificates: readonly {
   name: string;
   cn: string;
   uri?: string;
   foreign?: boolean;
   none?: boolean;
-  fits: readonly string[];
+  accepted: readonly string[];
 }[] = [
-  { name: "no certificate", cn: "", none: true, fits: [] },
-  { name: "one of another authority", cn: CN, uri: URI, foreign: true, fits: [] },
-  { name: "the right CN", cn: CN, fits: ["CN or URI", "CN only"] },
-  { name: "the right URI", cn: "other", uri: URI, fits: ["CN or URI", "URI only"] },
-  { name: "both", cn: CN, uri: URI, fits: ["CN or URI", "CN only", "URI only"] },
-  { name: "neither", cn: "other", uri: "spiffe://other", fits: [] },
+  { name: "no certificate", cn: "", none: true, accepted: [] },
+  { name: "a certificate of another authority", cn: CN, uri: URI, foreign: true, accepted: [] },
+  { name: "the right CN", cn: CN, accepted: ["CN or URI", "CN only"] },
+  { name: "the right URI", cn: "other", uri: URI, accepted: ["CN or URI", "URI only"] },
+  { name: "both", cn: CN, uri: URI, accepted: ["CN or URI", "CN only", "URI only"] },
+  { name: "neither", cn: "other", uri: "spiffe://other", accepted: [] },
 ];
-for (const { name: want, names } of wanted)
-  test(`TC-T18 the server wants ${want}`, async () => {
+for (const { name: requirement, names } of requirements)
+  test(`TC-T18 the server requires ${requirement}`, async () => {
     await using server = await TestServer.start({ tls: settings(serverCert, names) });
-    for (const { name, cn, uri, foreign, none, fits } of shown) {
+    for (const { name, cn, uri, foreign, none, accepted } of certificates) {
       const cert = none
         ? undefined
         : (foreign ? stranger : authority).issue(cn, uri === undefined ? [] : [`URI:${uri}`]);
       using client = new RawClient(server.server.port, { tls: raw(cert) });
       client.greet();
       await eventually(() => client.isClosed || client.types().includes(FRAME.end));
-      expect([name, client.types().includes(FRAME.end)]).toEqual([name, fits.includes(want)]);
+      expect([name, client.types().includes(FRAME.end)]).toEqual([name, accepted.includes(requirement)]);
     }
   });
 
-test("TC-T18 a client speaking plainly to a TLS server gets nothing", async () => {
+test("TC-T18 a client without TLS receives nothing from a TLS server", async () => {
   await using server = await TestServer.start({ tls: settings(serverCert, { commonName: CN }) });
   using client = new RawClient(server.server.port);
   client.greet();
@@ -88,7 +88,7 @@ test("TC-T18 a client speaking plainly to a TLS server gets nothing", async () =
   expect(client.frames).toEqual([]);
 });
 
-test("TC-T18 the client refuses a server of another authority or another name", async () => {
+test("TC-T18 the client rejects a server with a certificate of another authority or name", async () => {
   const own = authority.issue(CN, []);
   for (const [cert, names] of [
     [stranger.issue("typha-server", []), { commonName: "typha-server" }],
@@ -105,14 +105,14 @@ test("TC-T18 the client refuses a server of another authority or another name", 
   }
 });
 
-test("TC-T18 half-open handshakes end in their time and hold up nobody", async () => {
+test("TC-T18 incomplete handshakes are closed after their timeout and do not block other clients", async () => {
   await using server = await TestServer.start({
     tls: settings(serverCert, { commonName: CN }),
     timings: { handshakeMs: 300 },
   });
   server.felix.onStatus("in-sync");
   let closed = 0;
-  const dawdlers = Array.from({ length: 50 }, () => {
+  const incomplete = Array.from({ length: 50 }, () => {
     const socket = connect({ port: server.server.port, host: "127.0.0.1" });
     socket.on("error", () => {});
     socket.on("close", () => closed++);
@@ -123,11 +123,11 @@ test("TC-T18 half-open handshakes end in their time and hold up nobody", async (
   await eventually(() => client.status === "in-sync", 280);
   await eventually(() => closed === 50, 2000);
   await Bun.sleep(400);
-  expect(client.status).toBe("in-sync"); // the deadline is for the handshake only
-  for (const socket of dawdlers) socket.destroy();
+  expect(client.status).toBe("in-sync"); // the timeout applies only to the handshake
+  for (const socket of incomplete) socket.destroy();
 });
 
-test("connections without a completed handshake are limited, and other addresses still get in", async () => {
+test("connections without a completed handshake are limited, and other addresses can still connect", async () => {
   await using server = await TestServer.start({
     tls: settings(serverCert, { commonName: CN }),
     handshakeLimits: { perAddress: 20, total: 30 },
@@ -150,7 +150,7 @@ test("connections without a completed handshake are limited, and other addresses
   for (const socket of sockets) socket.destroy();
 });
 
-test("TC-T18 a renewed server certificate is shown to the next client, without a restart", async () => {
+test("TC-T18 a renewed server certificate is used for the next client, without a restart", async () => {
   const rotating = { certFile: join(folder, "rotating.pem"), keyFile: join(folder, "rotating.key") };
   const put = (cert: Certificate) => {
     copyFileSync(cert.certFile, rotating.certFile);
@@ -171,7 +171,7 @@ test("TC-T18 a renewed server certificate is shown to the next client, without a
   expect(early.statuses).toEqual(["wait-for-ready", "resync", "in-sync"]);
 });
 
-test("TC-T18 a renewed authority decides about the next client, who stays is not disturbed, both sides renew alone", async () => {
+test("TC-T18 a renewed authority applies to the next client, and existing connections are kept", async () => {
   const caFile = join(folder, "rotating-ca.pem");
   const next = new TestAuthority(folder, "next CA");
   copyFileSync(authority.certFile, caFile);
@@ -183,7 +183,7 @@ test("TC-T18 a renewed authority decides about the next client, who stays is not
   const old = settings(authority.issue(CN, []), { commonName: "typha-server" });
   await using early = TestConsumer.connect(server.address, { tls: old });
   await eventually(() => early.status === "in-sync");
-  // The client's own files are renewed too: it shows what is there when it dials.
+  // The client's own files are renewed too: it reads them for each connection.
   const own = { certFile: join(folder, "own.pem"), keyFile: join(folder, "own.key") };
   const put = (cert: Certificate) => {
     copyFileSync(cert.certFile, own.certFile);
@@ -198,13 +198,13 @@ test("TC-T18 a renewed authority decides about the next client, who stays is not
   copyFileSync(next.certFile, caFile);
   await eventually(() => late.status === "in-sync");
   expect(early.statuses).toEqual(["wait-for-ready", "resync", "in-sync"]);
-  using refused = new RawClient(server.server.port, { tls: raw(authority.issue(CN, [])) });
-  refused.greet();
-  await eventually(() => refused.isClosed);
-  expect(refused.frames).toEqual([]);
+  using rejected = new RawClient(server.server.port, { tls: raw(authority.issue(CN, [])) });
+  rejected.greet();
+  await eventually(() => rejected.isClosed);
+  expect(rejected.frames).toEqual([]);
 });
 
-test("TC-T18 a certificate that has expired is refused, the client's by the server and the server's by the client", async () => {
+test("TC-T18 an expired certificate is rejected, the client's by the server and the server's by the client", async () => {
   const expired = (name: string) => authority.issue(name, [], -1);
   await using server = await TestServer.start({ tls: settings(serverCert, { commonName: CN }) });
   using late = new RawClient(server.server.port, { tls: raw(expired(CN)) });
@@ -222,7 +222,7 @@ test("TC-T18 a certificate that has expired is refused, the client's by the serv
   expect(String(warnings[0]?.fields["error"])).toMatch(/expired/);
 });
 
-test("TC-T18 TLS settings are complete or absent", () => {
+test("TC-T18 TLS settings must be complete or absent", () => {
   const all = { keyFile: "k", certFile: "c", caFile: "a" };
   expect(checkTlsSettings({}, "client")).toBeUndefined();
   expect(checkTlsSettings({ ...all, commonName: "n" }, "client")).toEqual({ ...all, commonName: "n" });
@@ -235,7 +235,7 @@ test("TC-T18 TLS settings are complete or absent", () => {
   expect(peerFault(undefined, { commonName: "n" })).toContain("want CN n");
 });
 
-test("TC-T19 versions and cipher suites follow the environment", () => {
+test("TC-T19 TLS versions and cipher suites are set by the environment", () => {
   const files = { ...serverCert, caFile: authority.certFile };
   expect(loadContext(files)).toMatchObject({ minVersion: "TLSv1.2", maxVersion: "TLSv1.3" });
   expect(loadContext(files, { TLS_MIN_VERSION: "1.3" }).minVersion).toBe("TLSv1.3");
@@ -246,7 +246,7 @@ test("TC-T19 versions and cipher suites follow the environment", () => {
   expect(() => loadContext(files, { TLS_CIPHER_SUITES: "TLS_NONE" })).toThrow("TLS_NONE is unknown");
 });
 
-test("TC-T19 a client older than the least version is refused", async () => {
+test("TC-T19 a client with a TLS version below the minimum is rejected", async () => {
   await using server = await TestServer.start({
     tls: settings(serverCert, { commonName: CN }),
     env: { TLS_MIN_VERSION: "1.3" },

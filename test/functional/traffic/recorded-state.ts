@@ -1,5 +1,4 @@
-// The kernel state the original left on a node, from the recordings: whole again, and loaded as that system's own tools
-// would have written it.
+// Restores the kernel state of a node that Calico programmed, from the recordings, with the tools that Calico uses.
 import { readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { Backend } from "../dataplane/host.ts";
@@ -7,26 +6,26 @@ import { FELIX, stateFile } from "../dataplane/recordings.ts";
 import type { TestNamespace } from "../kernel/test-namespace.ts";
 import { startCalicoNftables } from "./calico-start.ts";
 
-/** Chains and sets that are like those of an empty node are one line there: the text is found in that one. */
+/** In a recording, chains and sets that are equal to those of an empty node are one line; their text is in this recording. */
 const EMPTY = "empty-node";
 
-/** Every key the original read. */
+/** Returns all keys that Calico read. */
 export function recordedKeys(state: string): Readonly<Record<string, unknown>> {
   const common = JSON.parse(readFileSync(join(FELIX, "common-etcd.json"), "utf8")) as Record<string, unknown>;
   return { ...common, ...(JSON.parse(need(state, "etcd.json")) as Record<string, unknown>) };
 }
 
-export function loadOriginal(space: TestNamespace, state: string, mode: Backend): void {
+export function loadCalicoState(space: TestNamespace, state: string, mode: Backend): void {
   for (const line of need(state, "ip-route").trim().split("\n")) {
     const words = line.replace(/^unicast /, "").split(" ");
     const family = line.includes("::") ? "-6" : "-4";
     if (line !== "") space.run("ip", [family, "route", "replace", ...words]);
   }
-  writeOriginal(space, state, mode);
+  writeCalicoRules(space, state, mode);
 }
 
-/** The rules alone, over whatever stands there, with the operations that Calico sends when it starts. */
-export function writeOriginal(space: TestNamespace, state: string, mode: Backend): void {
+/** Writes only the rules, on top of the existing ones, with the operations that Calico sends when it starts. */
+export function writeCalicoRules(space: TestNamespace, state: string, mode: Backend): void {
   if (mode === "nftables") {
     startCalicoNftables(space, wholeNft(need(state, "nft-ruleset"), need(EMPTY, "nft-ruleset")));
     return;
@@ -39,7 +38,7 @@ export function writeOriginal(space: TestNamespace, state: string, mode: Backend
   }
 }
 
-/** Whether the original was told to care for IPv6. */
+/** Whether Calico was configured for IPv6. */
 export const hasIpv6 = (state: string): boolean => stateFile(state, "ip6tables-save") !== undefined;
 
 function need(state: string, file: string): string {
@@ -72,7 +71,7 @@ function wholeIptables(text: string, empty: string): string {
     else if (line.startsWith("-A ")) rules.push(line);
     else result.push(line);
   }
-  // `:name policy` without counters is not what restore wants.
+  // iptables-restore requires counters after `:name policy`.
   return `${result.map((line) => (line.startsWith(":") ? `${line} [0:0]` : line)).join("\n")}\n`;
 }
 const nameOf = (declaration: string): string => declaration.slice(1).split(" ")[0] ?? "";
@@ -111,7 +110,7 @@ function wholeNft(text: string, empty: string): string {
     if (block === undefined) throw new Error(`no ${line.slice(3)} of ${table} in ${EMPTY}`);
     return block;
   });
-  // Elements were sorted, one to a line, and lost their commas.
+  // In the recordings, elements are sorted, one per line, without commas.
   return whole.join("\n").replace(/elements = \{\n([^}]*)\}/g, (_, elements: string) => {
     const list = elements.split("\n").filter((line) => line.trim() !== "");
     return `elements = { ${list.map((line) => line.trim().replace(/,$/, "")).join(", ")} }`;
