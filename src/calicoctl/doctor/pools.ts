@@ -113,7 +113,7 @@ const poolFault = (pool: PoolFacts, id: string) => ({
   setting: `IPPool(${pool.name}) spec.disabled: true`,
 });
 
-/** Finds nodes without a pool of an IP version that other nodes have pools for. */
+/** Finds nodes whose pods get no address of an IP version for which there are pools. */
 export function* nodesWithoutPool(cluster: ClusterFacts): Generator<Finding> {
   for (const version of [4, 6] as const) {
     const pools = cluster.pools.filter(

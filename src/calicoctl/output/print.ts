@@ -128,7 +128,10 @@ async function readableOf(found: readonly Found[], { onUnreadable }: PrintOption
   return result;
 }
 
-/** Returns a function that removes fields with zero values that other programs store, such as `calicoVersion: ""`. */
+/**
+ * Returns a function that removes fields with zero values that other programs store, such as `calicoVersion: ""`. A resource
+ * that cannot be decoded is not changed.
+ */
 async function normalizer(kind: ManagedKind): Promise<(resource: Resource) => Resource> {
   const { loadSchema } = await loadSchemas();
   const schema = await loadSchema(kind);

@@ -93,7 +93,7 @@ function valid(rule: Rule): Rule {
   };
 }
 
-/** Returns the place of an address in this cluster. */
+/** Returns the place of each address in this cluster. */
 function placesOf(entries: readonly KeyValue[]): Map<IpAddress, string> {
   const workloads = new Set(entries.flatMap(({ key }) => (key.type === "workloadEndpoint" ? [key.workload] : [])));
   const places = new Map<IpAddress, string>(ALL_ADDRESSES.map((address) => [address, "outside"]));

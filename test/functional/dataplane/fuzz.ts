@@ -50,7 +50,7 @@ export async function fuzz(options: FuzzOptions): Promise<FuzzProgress> {
   let last: Round | undefined;
   const settle = () => {
     if (last === undefined) return;
-    world.lookAgain();
+    world.poll();
     progress.packets += last.sent.length;
     progress.passed += last.arrived.filter(Boolean).length;
     progress.mismatches.push(...last.differences().map((each) => describe(options, progress.states, each, before)));

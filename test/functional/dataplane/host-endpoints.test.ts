@@ -12,7 +12,7 @@ const HOST = "192.0.2.10" as IpAddress;
 const HOST6 = "2001:db8::10" as IpAddress;
 const OUTSIDE = "192.0.2.99" as IpAddress;
 const OUTSIDE6 = "2001:db8::99" as IpAddress;
-/** The prefix of workload interfaces on the host. */
+/** The link-local address of the host on every workload interface. */
 const GATEWAY6 = "fe80::ecee:eeff:feee:eeee";
 /** Allows neighbour discovery, to which the policy of a host endpoint also applies. */
 const discovery = rule({ protocol: { name: "icmpv6" } });

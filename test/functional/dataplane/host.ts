@@ -186,7 +186,7 @@ export class DataplaneHost implements AsyncDisposable {
     return () => Number(/packets (\d+)/.exec(this.exec(where, "nft", "list", "table", "inet", table))?.[1] ?? 0);
   }
 
-  /** Adds nftables rules with counters. */
+  /** Returns Calico's rules that have a counter, with the number of packets. */
   ruleCounters(version: 4 | 6 = 4, backend = this.backend): { readonly text: string; readonly packets: number }[] {
     const family = version === 4 ? "ip" : "ip6";
     if (backend === "nftables")

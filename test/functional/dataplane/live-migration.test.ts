@@ -7,7 +7,7 @@ import { allowProfile, DataplaneHost, inSync, type Pod } from "./host.ts";
 
 const v4 = (text: string) => text.split(".").map(Number);
 
-/** Sends an ARP or ND packet from inside the VM, as the guest or its hypervisor does. */
+/** Sends an ARP or RARP packet from inside the VM, as the guest or its hypervisor does. */
 function announce(host: DataplaneHost, pod: Pod, kind: "gratuitous ARP" | "question" | "reverse ARP"): void {
   const isReverse = kind === "reverse ARP";
   const link = host.exec(pod.target, "ip", "link", "show", "eth0");
@@ -71,7 +71,7 @@ for (const kind of ["gratuitous ARP", "reverse ARP"] as const)
       await host.send(machine("none"));
       expect(routes(host, vm)).toEqual(both(vm, 512)); // until the route has propagated
       await eventually(() => Bun.deepEquals(routes(host, vm), both(vm, 1024)), 10_000);
-      expect(flows()).toBe(true); // a change of the route's priority does not affect traffic
+      expect(flows()).toBe(true); // a change of the route's priority does not delete connections
       expect(await host.probe(cells, 1000)).toEqual(["reached", "reached"]);
     }, 60_000);
   });

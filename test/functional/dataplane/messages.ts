@@ -1,4 +1,4 @@
-// Messages to the dataplane, in short.
+// Builds messages to the dataplane.
 import {
   type DataplaneMessage,
   type PolicyId,
@@ -90,7 +90,7 @@ export const allowProfile: DataplaneMessage = {
   profile: { inboundRules: [rule()], outboundRules: [rule()] },
 };
 
-/** One tier with policies by name. */
+/** A tier with these policies. */
 export const tier = (
   ingress: readonly string[],
   egress: readonly string[] = [],
@@ -136,7 +136,7 @@ export const pool = (
   ...more,
 });
 
-/** The way through VXLAN to a block of node-b's. */
+/** The VXLAN route to a block of node-b. */
 export const vxlanRoute = (dst: string, nodeIp: string, sameSubnet = false): RouteUpdate => ({
   type: "routeUpdate",
   types: ROUTE_TYPE.remoteWorkload,

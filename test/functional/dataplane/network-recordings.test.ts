@@ -1,4 +1,4 @@
-// Recorded messages in, recorded routes, neighbours, forwarding entries and kernel settings out.
+// Sends recorded messages to the dataplane and compares routes, neighbours, forwarding entries and sysctls with the recordings.
 import { expect, test } from "bun:test";
 import { execFileSync } from "node:child_process";
 import { mkdtempSync, readFileSync, rmSync } from "node:fs";
@@ -20,9 +20,9 @@ import { TestNamespace } from "../kernel/test-namespace.ts";
 import { parametersOf, PLAIN_FACTS } from "./host.ts";
 import { recordedMessages, recordedStates, stateFile } from "./recordings.ts";
 
-/** Ours differ on purpose. */
+/** States in which calico-ts differs intentionally. */
 const DIFFERENT: Readonly<Record<string, readonly string[]>> = {
-  "floating-ip": ["ip-route"], // a clashing floating address leads to the workload its translation names
+  "floating-ip": ["ip-route"], // a floating address of two workloads is routed to the workload to which it is translated
 };
 const PROVES: Readonly<Record<string, string>> = {
   "wl-profile-allow": "FD-120 FD-121 FD-122",
@@ -129,7 +129,7 @@ for (const state of recordedStates())
         const recorded = stateFile(state, file);
         if (recorded === undefined || DIFFERENT[state]?.includes(file) === true) continue;
         const desired = words(recorded);
-        // Devices come up a moment after they are made.
+        // Devices are up only some time after their creation.
         await eventually(() => Bun.deepEquals(read(), desired), 3000).catch(() => {});
         expect(read()).toEqual(desired);
       }

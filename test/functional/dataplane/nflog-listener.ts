@@ -1,4 +1,4 @@
-// Listens to what rules log to a group, as a flow log would: the prefixes, in order.
+// Receives the NFLOG messages of a group, as a flow log does, and returns their prefixes in order.
 // https://github.com/torvalds/linux/blob/master/include/uapi/linux/netfilter/nfnetlink_log.h
 import { NETLINK_NETFILTER, NetlinkSocket } from "../../../src/kernel/netlink/netlink-socket.ts";
 import type { NetlinkWriter } from "../../../src/kernel/netlink/netlink-writer.ts";
@@ -16,14 +16,14 @@ export class NflogListener implements Disposable {
   readonly #socket: NetlinkSocket;
   readonly #seen: string[] = [];
 
-  /** Listens in the namespace the caller is in. */
+  /** Listens in the network namespace of the caller. */
   constructor(groups: readonly number[]) {
     this.#socket = NetlinkSocket.open(NETLINK_NETFILTER);
     for (const group of groups) {
       this.#configure(group, (w) => w.bytes(NFULA_CFG_CMD, Uint8Array.of(1))); // bind
       this.#configure(group, (w) => {
         w.bytes(NFULA_CFG_MODE, Uint8Array.of(0, 0, 0, 80, 2, 0)); // 80 bytes of the packet
-        w.be32(NFULA_CFG_QTHRESH, 1); // one by one
+        w.be32(NFULA_CFG_QTHRESH, 1); // no batching
       });
     }
   }
@@ -42,7 +42,7 @@ export class NflogListener implements Disposable {
     });
   }
 
-  /** Prefixes since the last call. */
+  /** Returns the prefixes since the last call. */
   take(): string[] {
     drainEvents(this.#socket, (message) => {
       if (message.type !== NFULNL_MSG_PACKET) return;

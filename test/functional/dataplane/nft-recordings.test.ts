@@ -1,4 +1,4 @@
-// Every recorded state in nftables mode: the kernel takes it in one transaction, and a fresh start finds nothing to do.
+// Tests every recorded state in nftables mode: the kernel accepts it in one transaction, and a restart changes nothing.
 import { expect, test } from "bun:test";
 import { NftTable } from "../../../src/dataplane/nft/nft-table.ts";
 import { NftTables } from "../../../src/dataplane/nft/nft-tables.ts";
@@ -43,7 +43,7 @@ async function program(ruleset: Nft, state: string): Promise<number[]> {
 }
 
 for (const state of recordedStates())
-  test(`FD-100 FD-101 FD-102 ${state}: one transaction, and nothing more after a restart`, async () => {
+  test(`FD-100 FD-101 FD-102 ${state}: one transaction, and no change after a restart`, async () => {
     using namespace = new TestNamespace("dpnft");
     using ruleset = namespace.enter(() => new Nft());
     expect(await program(ruleset, state)).toHaveLength(1);

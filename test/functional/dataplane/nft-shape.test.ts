@@ -1,4 +1,4 @@
-// What an operator finds with `nft list`: the names and kinds he may rely on.
+// Tests the names and types in the output of `nft list` that operators can rely on.
 import { expect, test } from "bun:test";
 import { allowProfile, DataplaneHost, hostEndpoint, inSync, policy, rule, tier } from "./host.ts";
 
@@ -26,7 +26,7 @@ test("FD-100 one table per family, base chains by hook and priority, every chain
   for (const family of ["ip", "ip6"]) {
     const { chains, rules } = listed(host, family);
     const hooked = chains.filter(({ hook }) => hook !== undefined);
-    // kube-proxy translates at 100: behind it, we see what it made of the packet.
+    // kube-proxy translates at priority 100; later hooks see the translated packet.
     expect(
       hooked.map(({ name, type, hook, prio, policy: last }) => [name, type, hook, prio, last].join(" ")).sort(),
     ).toEqual([
@@ -42,7 +42,7 @@ test("FD-100 one table per family, base chains by hook and priority, every chain
       "raw-PREROUTING filter prerouting -300 accept",
     ]);
     for (const { name = "" } of chains) expect(name).toMatch(LAYER);
-    // A jump stays in its layer, and every rule says that it is ours.
+    // A jump stays in its layer, and every rule is marked as Calico's.
     for (const { chain, expr, comment } of rules) {
       expect(comment).toMatch(/^cali:[\w-]+;/);
       for (const [, target] of JSON.stringify(expr).matchAll(/"(?:jump|goto)":\{"target":"([^"]+)"/g))
@@ -51,7 +51,7 @@ test("FD-100 one table per family, base chains by hook and priority, every chain
   }
 });
 
-test("FD-101 sets by kind of member under names without a colon, and workloads found by a map of verdicts", async () => {
+test("FD-101 sets have a type per kind of member and names without a colon; workloads are dispatched by a verdict map", async () => {
   await using host = await DataplaneHost.create("nftables");
   const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
   host.start();
@@ -100,19 +100,19 @@ test("FD-101 sets by kind of member under names without a colon, and workloads f
         [a, b].map((pod) => `${pod.interfaceName} filter-cali-${word}-${pod.interfaceName}`),
       );
   }
-  // One more workload is one more member; the map and the chain around it stay as they are.
+  // Another workload adds one element; the map and its chain are not changed.
   const handles = () =>
     listed(host, "ip")
       .rules.filter(({ chain }) => chain === "filter-cali-from-wl-dispatch")
       .map(({ handle }) => handle);
   const before = handles();
-  expect(before).toHaveLength(2); // the map, and the drop for what is not in it
+  expect(before).toHaveLength(2); // the map lookup, and the drop for other interfaces
   await host.send(host.endpoint(host.addPod("c", 4)));
   expect(handles()).toEqual(before);
   expect(host.namespace.run("nft", ["list", "map", "ip", "calico", "filter-cali-to-wl-dispatch"])).toContain("calic4");
 });
 
-test("FD-088 FD-089 rules say whose they are and what their author noted, as far as a comment goes", async () => {
+test("FD-088 FD-089 comments of rules contain the policy and its annotations, up to the maximum length", async () => {
   await using host = await DataplaneHost.create("nftables");
   const a = host.addPod("a", 2);
   host.start();

@@ -1,4 +1,4 @@
-// Flow logs on a kernel that cannot record flows: policy decides as ever, and one line says what is missing.
+// Tests flow logs on a kernel without NFLOG: policy is enforced as usual, and one log line reports the missing feature.
 import { describe, expect, test } from "bun:test";
 import { findNflogError } from "../../../src/dataplane/host/nflog-support.ts";
 import type { LinuxKernel } from "../../../src/dataplane/index.ts";
@@ -36,7 +36,7 @@ for (const backend of BACKENDS)
       return { host, messages, probe };
     }
 
-    test("the probe tells what this kernel has, leaves nothing, and one without NFLOG is found out", async () => {
+    test("the probe detects whether the kernel has NFLOG, and leaves no rules", async () => {
       await using host = await DataplaneHost.create(backend, SETTINGS);
       let kernel: LinuxKernel | undefined;
       host.wrapKernel = (opened) => (kernel = opened);
@@ -47,12 +47,12 @@ for (const backend of BACKENDS)
           ? host.namespace.run("nft", ["list", "tables"])
           : host.namespace.run(`iptables-${backend}-save`, []).replace(/\[\d+:\d+\]|^#.*/gm, "");
       const before = listed();
-      expect(await findNflogError(kernel!.rules, [4, 6])).toBeUndefined(); // the flow log tests need it too
+      expect(await findNflogError(kernel!.rules, [4, 6])).toBeUndefined(); // the flow log tests also need NFLOG
       expect(await findNflogError(withoutNflog(kernel!).rules, [4])).toMatch(/No such file|ENOENT/);
       expect(listed()).toBe(before);
     }, 60_000);
 
-    test("known at the start: the rules are written without, and one line says what to do", async () => {
+    test("detected at startup: rules are programmed without NFLOG, and one log line contains the fix", async () => {
       const { host, messages, probe } = await world();
       await using _ = host;
       host.wrapKernel = (kernel) => ({ ...withoutNflog(kernel), nflogError: "ENOENT" });
@@ -66,7 +66,7 @@ for (const backend of BACKENDS)
       expect(dataplane.rejected().map(({ where }) => where)).toEqual(["flow logs"]);
     }, 60_000);
 
-    test("not known at the start: each rule decides as it should, without the record, however many there are", async () => {
+    test("not detected at startup: any number of rules are enforced without NFLOG", async () => {
       const { host, messages, probe } = await world();
       await using _ = host;
       host.wrapKernel = withoutNflog;
@@ -78,7 +78,7 @@ for (const backend of BACKENDS)
       expect(rejected.filter(({ instead }) => instead.includes("dropped"))).toEqual([]);
       const stands = host.ruleCounters().filter(({ text }) => text.includes("Not recorded"));
       expect(stands.length).toBeGreaterThan(MANY);
-      // Even so an edit is written at once, and closes what it shall.
+      // A later change is programmed immediately and denies as intended.
       await host.send(policy("p", [rule({ protocol: tcp, dstPorts: [port(81)] })]));
       expect(await probe()).toEqual(["silent", "reached", "silent"]);
     }, 60_000);

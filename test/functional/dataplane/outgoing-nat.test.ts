@@ -1,4 +1,4 @@
-// Under which address and port traffic leaves the cluster, by every setting that has a say, in both families.
+// Tests the source address and port of traffic that leaves the cluster, for all settings of outgoing NAT and both IP versions.
 import { describe, expect, test } from "bun:test";
 import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { allowProfile, BACKENDS, DataplaneHost, inSync, pool } from "./host.ts";
@@ -11,7 +11,7 @@ const datagram = "udp dport 80";
 
 for (const backend of BACKENDS)
   describe(backend, () => {
-    /** A pod's TCP and UDP to the world: which of the senders the world saw, and whether it saw any other. */
+    /** Sends TCP and UDP from a pod to outside. Returns which of the senders arrived, and the number of packets from others. */
     async function trial(settings: Readonly<Record<string, string>>, senders: Readonly<Record<string, string>>) {
       await using host = await DataplaneHost.create(backend, settings);
       const a = host.addPod("a", 2);
@@ -32,7 +32,7 @@ for (const backend of BACKENDS)
       );
       expect(await host.probe(cells, 3000)).toEqual(cells.map(() => "reached"));
       const seen = counts.map(([name, count]) => [name, count()] as const);
-      // A first packet that met no neighbour yet is sent again: how often does not matter.
+      // The first packet may be repeated until the neighbour is resolved, so the count does not matter.
       const sum = (list: readonly number[]) => list.reduce((total, each) => total + each, 0);
       const others = sum(everything.map((count) => count())) - sum(seen.map(([, count]) => count));
       return { ...Object.fromEntries(seen.map(([name, count]) => [name, count > 0])), others };
@@ -45,18 +45,18 @@ for (const backend of BACKENDS)
     });
     const all = { tcp: true, udp: true, tcp6: true, udp6: true, others: 0 };
 
-    test("FD-049 masqueraded as the host, from ports of the range where one is given", async () => {
+    test("FD-049 masqueraded to the address of the host, with ports of the range if one is configured", async () => {
       expect(await trial({}, by("192.0.2.10", "2001:db8::10", "1-65535"))).toEqual(all);
       const range = { NATPortRange: "40000:40100" };
       expect(await trial(range, by("192.0.2.10", "2001:db8::10", "40000-40100"))).toEqual(all);
     }, 60_000);
 
-    test("FD-049 as the configured address in its family, as the host in the other, with the range in both", async () => {
+    test("FD-049 translated to the configured address for its IP version, to that of the host for the other, both with the port range", async () => {
       const settings = { NATOutgoingAddress: SNAT, NATPortRange: "40000:40100" };
       expect(await trial(settings, by(SNAT, "2001:db8::10", "40000-40100"))).toEqual(all);
     }, 60_000);
 
-    test("FD-049 only where it leaves by the interfaces of the filter", async () => {
+    test("FD-049 only on the interfaces of the interface filter", async () => {
       const filter = (name: string) => ({ IptablesNATOutgoingInterfaceFilter: name });
       const asHost = by("192.0.2.10", "2001:db8::10", "1-65535");
       const asPod = by("10.65.0.2", "fd00:65::2", "1500");

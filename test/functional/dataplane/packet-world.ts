@@ -1,5 +1,5 @@
-// A host with four workloads and everything else behind one wire, where any packet can be sent from any of them and is
-// seen when it arrives. Nobody answers: a reply would turn the next packet into part of a connection.
+// Provides a host with four workloads and one external network. Any packet can be sent from any of them, and its arrival is
+// detected. Packets are never answered, because a reply would make the next packet part of an established connection.
 import { execFileSync } from "node:child_process";
 import { NetworkNamespace, openRtnetlink, procSysctls, withNamespace } from "../../../src/kernel/index.ts";
 import * as sys from "../../../src/kernel/sys/sys.ts";
@@ -18,10 +18,10 @@ const SO_RCVBUFFORCE = 33;
 const SOL_PACKET = 263;
 const PACKET_IGNORE_OUTGOING = 23;
 const RECEIVE_BYTES = 4 << 20;
-/** Fewer than the kernel queues per processor (`netdev_max_backlog`), if it does not get round to them at once. */
+/** Less than the kernel's queue per processor (`netdev_max_backlog`). */
 const BURST = 500;
-/** How long a packet that should arrive may take. */
-const PATIENCE_MS = 250;
+/** The timeout for packets that should arrive. */
+const ARRIVAL_TIMEOUT_MS = 250;
 const HOST_MAC = "ee:ee:ee:ee:ee:ee";
 
 export interface WorldPod {
@@ -38,7 +38,7 @@ export interface Sent {
 }
 
 interface Wire {
-  /** A packet socket on the far side's interface. */
+  /** A packet socket on the far interface. */
   readonly fd: number;
   readonly mac: Uint8Array;
   readonly hostMac: Uint8Array;
@@ -56,7 +56,7 @@ export class PacketWorld implements Disposable {
   readonly #raw6: number;
   readonly #buffer = sys.allocate(4096);
   #nonce = 1;
-  /** Of the last packets that were sent, by number. */
+  /** The packets of the last `send`, by number. */
   readonly #waiting = new Map<number, { readonly index: number; readonly to: string }>();
   #arrived: boolean[] = [];
 
@@ -76,7 +76,7 @@ export class PacketWorld implements Disposable {
     ip(
       host,
       ...hostAddresses.map((to) => `addr add ${to}/${isV6(to) ? "128" : "32"} dev eth0${isV6(to) ? " nodad" : ""}`),
-      // The way out, to somebody who never needs to be asked for his MAC.
+      // The default route, to a gateway with a permanent neighbour entry.
       ...["169.254.9.9", "fe80::99"].flatMap((gateway) => [
         `neigh replace ${gateway} lladdr 02:00:00:00:00:99 dev eth0 nud permanent`,
         `route replace default via ${gateway} dev eth0 onlink`,
@@ -105,7 +105,7 @@ export class PacketWorld implements Disposable {
     [this.#raw4, this.#raw6] = raw;
   }
 
-  /** A pair with the host's end in the host, and at the far end one who listens and says nothing. */
+  /** Creates a veth pair with one end in the host, and a socket at the far end that only receives. */
   #wire(name: string, hostInterface: string, farMac: string, space: TestNamespace): void {
     const far = `name far address ${farMac} netns ${space.name}`;
     ip(
@@ -127,7 +127,7 @@ export class PacketWorld implements Disposable {
       view.setUint16(0, AF_PACKET, true);
       view.setUint16(2, ETH_P_ALL);
       view.setInt32(4, index, true);
-      if (sys.bind(socket, address) < 0) throw new Error("cannot listen on a wire: run as root");
+      if (sys.bind(socket, address) < 0) throw new Error("cannot open a packet socket: run as root");
       sys.setsockoptInt(socket, sys.SOL_SOCKET, SO_RCVBUFFORCE, RECEIVE_BYTES);
       sys.setsockoptInt(socket, SOL_PACKET, PACKET_IGNORE_OUTGOING, 1);
       return socket;
@@ -136,11 +136,11 @@ export class PacketWorld implements Disposable {
   }
 
   /**
-   * Sends packets, each from its place, and tells which arrived at the place they are for.
-   * @param expected which should: once these are there, little is waited for others (`lookAgain` finds those)
+   * Sends packets, each from its place, and returns which of them arrived at their destination.
+   * @param expected which packets should arrive. `send` returns when they have; `poll` detects others that arrive later
    */
   async send(packets: readonly Sent[], expected?: readonly boolean[]): Promise<boolean[]> {
-    this.lookAgain(); // what is left of earlier ones goes
+    this.poll(); // discards late packets of earlier calls
     const arrived = packets.map(() => false);
     this.#waiting.clear();
     this.#arrived = arrived;
@@ -149,20 +149,20 @@ export class PacketWorld implements Disposable {
       const nonce = this.#nonce++;
       this.#waiting.set(nonce, { index, to });
       this.#inject(from, packet, ipPacket(packet, nonce));
-      if (index % BURST === BURST - 1) this.lookAgain();
+      if (index % BURST === BURST - 1) this.poll();
     }
-    // Everything happens in the senders' context or in softirqs right after, so the first look finds nearly all.
-    const end = performance.now() + (expected === undefined ? 20 : PATIENCE_MS);
+    // Packets are processed in the context of the sender or in softirqs soon after, so the first poll finds nearly all.
+    const deadlineMs = performance.now() + (expected === undefined ? 20 : ARRIVAL_TIMEOUT_MS);
     do {
       await new Promise((resolve) => setTimeout(resolve, 1));
-      this.lookAgain();
+      this.poll();
       missing = expected?.findIndex((should, index) => should && arrived[index] === false) ?? 0;
-    } while (missing >= 0 && performance.now() < end);
+    } while (missing >= 0 && performance.now() < deadlineMs);
     return arrived;
   }
 
-  /** Marks what came since, in what the last `send` gave back: nothing that passes late is taken for dropped. */
-  lookAgain(): void {
+  /** Marks packets that arrived since in the result of the last `send`, so that late packets do not count as dropped. */
+  poll(): void {
     for (const [name, { fd, mac: own }] of this.#wires) this.#take(fd, name, own);
     for (const fd of this.#hostSockets) this.#take(fd, "host");
   }
@@ -171,7 +171,7 @@ export class PacketWorld implements Disposable {
     for (;;) {
       const length = sys.recv(fd, this.#buffer, sys.MSG_DONTWAIT);
       if (length <= 0) return;
-      if (own?.every((byte, i) => this.#buffer[i] === byte) === false) continue; // to somebody else
+      if (own?.every((byte, i) => this.#buffer[i] === byte) === false) continue; // for another MAC address
       const nonce = nonceOf(this.#buffer, length);
       const found = nonce === undefined ? undefined : this.#waiting.get(nonce);
       if (found?.to === place) this.#arrived[found.index] = true;

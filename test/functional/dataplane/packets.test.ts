@@ -1,4 +1,4 @@
-// What reaches whom: real packets through real rules, on both renderers and both iptables tools.
+// Tests policy by sending packets, with both renderers and both iptables variants.
 import { describe, expect, test } from "bun:test";
 import type { LinuxKernel } from "../../../src/dataplane/index.ts";
 import type { Cidr, IpAddress } from "../../../src/lib/ip/ip.ts";
@@ -11,7 +11,7 @@ const port = (first: number, last = first) => ({ first, last });
 
 for (const backend of BACKENDS)
   describe(backend, () => {
-    test("FD-075 an interface without an endpoint is closed, one with a profile is open, both families", async () => {
+    test("FD-075 an interface without an endpoint is blocked, one with a profile is allowed, with both IP versions", async () => {
       await using host = await DataplaneHost.create(backend);
       const [a, b, stranger] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("x", 4)];
       for (const pod of [a, b, stranger]) host.prober.listen(pod.target, "tcp", 80);
@@ -32,7 +32,7 @@ for (const backend of BACKENDS)
       ).toEqual(["reached", "reached", "reached", "reached", "silent", "silent", "silent", "reached", "reached"]);
     });
 
-    test("policy decides by port and source, and nothing else gets in", async () => {
+    test("policy allows by port and source, and nothing else passes", async () => {
       await using host = await DataplaneHost.create(backend);
       const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];
       for (const p of [80, 81, 443]) host.prober.listen(b.target, "tcp", p);
@@ -58,7 +58,7 @@ for (const backend of BACKENDS)
           { from: c.target, to: b.v6, port: 80 },
         ]),
       ).toEqual(["reached", "reached", "silent", "silent", "silent", "silent", "silent"]);
-      // A member more, and the same packet passes.
+      // After another member is added, the same packet passes.
       await host.send({ type: "ipSetDeltaUpdate", id: "s:a", added: [`${c.v4}/32`], removed: [`${a.v4}/32`] });
       expect(
         await host.probe([
@@ -67,7 +67,7 @@ for (const backend of BACKENDS)
           { from: a.target, to: b.v6, port: 80 },
         ]),
       ).toEqual(["reached", "silent", "reached"]);
-      // A prefix makes the set one of another kind.
+      // A prefix changes the type of the set.
       await host.send({ type: "ipSetDeltaUpdate", id: "s:a", added: ["10.65.0.0/30" as Cidr], removed: [] });
       expect(
         await host.probe([
@@ -102,9 +102,9 @@ for (const backend of BACKENDS)
         ] as const) {
           const source = `${prefix}${last}` as IpAddress;
           host.exec(pod.target, "ip", "addr", "add", `${source}/${length}`, "dev", "eth0");
-          // Nobody answers: only whether the packet got through is asked.
+          // The packet is not answered; only its arrival is checked.
           await host.probe([{ from: pod.target, to: outside as IpAddress, protocol: "udp", port: 53, source }], 100);
-          // Its way may have to be asked for first.
+          // The neighbour may have to be resolved first.
           await pollUntil(seen, (count) => count >= desired, 2000);
           expect([source, seen()]).toEqual([source, desired]);
         }
@@ -115,7 +115,7 @@ for (const backend of BACKENDS)
           { from: b.target, to: a.v6 },
         ]),
       ).toEqual(["refused", "refused"]);
-      // Another workload's address is no better than one of nobody.
+      // The address of another workload is rejected like an unassigned one.
       const seen = host.count(host.outside, `ip saddr ${b.v4} udp dport 54`);
       host.exec(a.target, "ip", "addr", "add", `${b.v4}/32`, "dev", "eth0");
       await host.probe(
@@ -125,13 +125,13 @@ for (const backend of BACKENDS)
       expect(seen()).toBe(0);
     };
 
-    test("FD-041 FD-042 a source that is not the workload's own goes nowhere, unless it is allowed", () =>
+    test("FD-041 FD-042 packets with a source address that is not the workload's are dropped, unless it is allowed", () =>
       sourcesAreChecked());
 
-    test("on a kernel that cannot ask for the way back, sources are checked by the endpoints' addresses", () =>
+    test("on a kernel without the reverse-path filter match, sources are checked by the addresses of endpoints", () =>
       sourcesAreChecked((kernel) => withoutMatch(kernel, "reversePathFails", "-m rpfilter")));
 
-    test("FD-076 policies with one selector share a chain, and still speak in order", async () => {
+    test("FD-076 policies with the same selector share a chain, and are evaluated in order", async () => {
       await using host = await DataplaneHost.create(backend);
       const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
       for (const p of [80, 81, 82, 83]) host.prober.listen(b.target, "tcp", p);
@@ -159,7 +159,7 @@ for (const backend of BACKENDS)
       expect(await host.probe(cells)).toEqual(["reached", "silent", "reached", "reached", "silent"]);
       const rules = host.ruleCounters().map(({ text }) => text);
       expect(rules.some((text) => text.includes("Return on verdict"))).toBe(true);
-      // An edit of one of them is seen at once.
+      // A change of one of them is applied immediately.
       await host.send(policy("p0", [to(80, "deny"), to(84, "next-tier")], [], { selector: "all()" }));
       expect((await host.probe(cells))[0]).toBe("silent");
     });
@@ -179,7 +179,7 @@ for (const backend of BACKENDS)
       };
       await host.send(
         allowProfile,
-        // Ports and source match; the destination is elsewhere.
+        // Ports and source match, but not the destination.
         policy("p", [rule({ ...blocks, dstNet: nets("10.70.0.0/16", "10.71.0.0/16") })]),
         host.endpoint(a),
         host.endpoint(b, { tiers: [tier(["p"])] }),
@@ -193,7 +193,7 @@ for (const backend of BACKENDS)
           { from: a.target, to: b.v4, port: 81 },
         ]),
       ).toEqual(["reached", "silent"]);
-      // The other family.
+      // The other IP version.
       const six = { ...blocks, srcNet: nets("fd00:65::2/128", "fd00:66::/64") };
       const to6 = (p: number) => ({ from: a.target, to: b.v6, port: p });
       await host.send(policy("p", [rule({ ...six, dstNet: nets("fd00:70::/64", "fd00:71::/64") })]));
@@ -202,7 +202,7 @@ for (const backend of BACKENDS)
       expect(await host.probe([to6(80), to6(81)])).toEqual(["reached", "silent"]);
     });
 
-    test("FD-126 connections of an address that goes are forgotten, and no others", async () => {
+    test("FD-126 connections of a removed address are deleted, and no others", async () => {
       await using host = await DataplaneHost.create(backend);
       const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];
       for (const pod of [b, c]) host.prober.listen(pod.target, "udp", 53);
@@ -220,7 +220,7 @@ for (const backend of BACKENDS)
       expect(known()).toEqual([false, false, true, true]);
     });
 
-    test("FD-049 a pool's traffic leaves with the host's address, but not inside the pools", async () => {
+    test("FD-049 traffic of a pool is translated to the host's address, except between pools", async () => {
       await using host = await DataplaneHost.create(backend);
       const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
       host.prober.listen(host.outside, "tcp", 80);
@@ -237,7 +237,7 @@ for (const backend of BACKENDS)
           allowedUses: ["Workload"],
         }) as const;
       await host.send(allowProfile, host.endpoint(a), host.endpoint(b), pool(true), inSync);
-      // Nobody outside knows the way back to the pod any more: only a translated packet is answered.
+      // There is no route from outside to the pod any more, so only translated packets are answered.
       host.namespace.run("true", []);
       const flows = () => host.namespace.run("conntrack", ["-L", "-p", "tcp"]);
       expect(await host.probe([{ from: a.target, to: "192.0.2.99" as IpAddress }])).toEqual(["reached"]);

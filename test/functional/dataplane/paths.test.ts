@@ -1,4 +1,4 @@
-// Packets that take an unusual way through the host: translated, classed, forwarded for others, to a floating address.
+// Tests packets on unusual paths through the host: translated, with DSCP, forwarded for other hosts, to a floating address.
 import { describe, expect, test } from "bun:test";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import type { IpAddress } from "../../../src/lib/ip/ip.ts";
@@ -16,11 +16,11 @@ const reached = (outcomes: readonly string[]) => outcomes.map((outcome) => outco
 
 for (const backend of BACKENDS)
   describe(backend, () => {
-    test("FD-046 what the host sends to a service is judged by where it really goes; what it forwards there is not the host's", async () => {
+    test("FD-046 host policy applies to packets to a service after translation, and not to forwarded packets", async () => {
       await using host = await DataplaneHost.create(backend);
       const a = host.addPod("a", 2);
       for (const p of [80, 81, 82]) host.prober.listen(host.outside, "tcp", p);
-      // Service addresses are routed to nowhere in particular; somebody's rules translate them.
+      // Service addresses have a dummy route; rules of another program translate them.
       for (const [route, source] of [
         ["198.51.100.0/24", HOST],
         ["2001:db8:5::/64", "2001:db8::10"],
@@ -38,7 +38,7 @@ for (const backend of BACKENDS)
       host.start();
       await host.send(
         allowProfile,
-        // By the service's own port the first would be denied and the second allowed.
+        // By the port before translation, the first would be denied and the second allowed.
         policy("out", [discovery], [open(81, 180), discovery]),
         host.endpoint(a),
         hostEndpoint("eth0", { tiers: [tier(["out"], ["out"])] }),
@@ -48,14 +48,14 @@ for (const backend of BACKENDS)
       const from = (target: typeof host.outside) =>
         services.flatMap((to) => [180, 181, 182].map((p) => ({ from: target, to, port: p })));
       expect(reached(await host.probe(from(host.hostTarget), 1500))).toEqual([false, true, false, false, true, false]);
-      // Not translated: judged where every host packet is.
+      // Not translated: ordinary host policy applies.
       const plain = [80, 81].map((p) => ({ from: host.hostTarget, to: OUTSIDE, port: p }));
       expect(reached(await host.probe(plain, 500))).toEqual([false, true]);
-      // Forwarded for a workload: its own policy allows it, and the host's is for the host.
+      // Forwarded for a workload: its own policy allows the packet, and host policy does not apply.
       expect(reached(await host.probe(from(a.target), 1500))).toEqual(from(a.target).map(() => true));
     }, 60_000);
 
-    test("FD-058 what the host sends outside of any connection meets its policy as everything else does", async () => {
+    test("FD-058 host policy also applies to untracked packets of the host", async () => {
       await using host = await DataplaneHost.create(backend);
       const [seen, seen6] = ["ip", "ip6"].map((family) =>
         [7001, 7002].map((p) =>
@@ -63,7 +63,7 @@ for (const backend of BACKENDS)
         ),
       );
       host.prober.listen(host.outside, "udp", 7001);
-      // Somebody keeps these packets out of the connection table.
+      // A rule of another program disables connection tracking for these packets.
       host.namespace.run("nft", [
         "table inet somebody { chain c { type filter hook output priority -310; udp dport 7001-7002 notrack\n }\n }",
       ]);
@@ -77,14 +77,14 @@ for (const backend of BACKENDS)
       const cells = [OUTSIDE, OUTSIDE6].flatMap((to) =>
         [7001, 7002].map((p) => ({ from: host.hostTarget, to, port: p, protocol: "udp" as const })),
       );
-      await host.probe(cells, 1500); // nobody knows the answers: they are not let in
+      await host.probe(cells, 1500); // replies are untracked, so they are denied
       expect([seen, seen6].map((counts) => counts?.map((count) => count()))).toEqual([
         [1, 0],
         [1, 0],
       ]);
     }, 60_000);
 
-    test("FD-064 failsafe ports and the answers to them pass before tracking, too, where untracked policy denies everything", async () => {
+    test("FD-064 failsafe ports and their replies also pass untracked policy that denies everything", async () => {
       await using host = await DataplaneHost.create(backend, {
         FailsafeInboundHostPorts: "tcp:8022",
         FailsafeOutboundHostPorts: "tcp:9001",
@@ -108,7 +108,7 @@ for (const backend of BACKENDS)
       expect(reached(await host.probe(cells, 2500))).toEqual([true, false, true, false, true, false, true, false]);
     }, 60_000);
 
-    test("FD-055 tunnelled packets of IPv6 are taken from nodes only, and of a family whose tunnel is off from nobody in particular", async () => {
+    test("FD-055 IPv6 tunnel packets are accepted only from nodes; without a tunnel of the IP version, the port is not special", async () => {
       await using host = await DataplaneHost.create(backend);
       host.exec(host.outside, "ip", "addr", "add", "2001:db8::11/64", "dev", "eth0", "nodad");
       const arrived = () =>
@@ -131,12 +131,12 @@ for (const backend of BACKENDS)
       sends("[2001:db8::11]", "[2001:db8::10]");
       await eventually(() => arrived() === 1, 5000);
       sends("[2001:db8::99]", "[2001:db8::10]");
-      sends("192.0.2.99", HOST); // no tunnel of IPv4: a port like any other
+      sends("192.0.2.99", HOST); // without an IPv4 tunnel, an ordinary port
       await eventually(() => arrived() === 2, 5000);
       expect(arrived()).toBe(2);
     }, 60_000);
 
-    test("FD-048 new connections between workloads of a mesh carry its class, those with others do not", async () => {
+    test("FD-048 new connections between workloads of the mesh get its DSCP, others do not", async () => {
       await using host = await DataplaneHost.create(backend, { IstioAmbientMode: "Enabled", IstioDSCPMark: "23" });
       const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];
       for (const pod of [b, c]) for (const p of ["tcp", "udp"] as const) host.prober.listen(pod.target, p, 80);
@@ -152,7 +152,7 @@ for (const backend of BACKENDS)
         [target.v4, target.v6].map((address) => ({ from: from.target, to: address, protocol }));
       await host.probe(to(a, b));
       expect(seen()).toEqual([
-        [1, 1], // the first packet alone
+        [1, 1], // only the first packet
         [0, 0],
       ]);
       await host.probe([...to(a, b, "udp"), ...to(a, c), ...to(c, b)]);
@@ -168,7 +168,7 @@ for (const backend of BACKENDS)
       ]);
     }, 60_000);
 
-    test("FD-061 in OpenStack a workload reaches metadata, names and addresses on its host, whatever its policy, and nothing else", async () => {
+    test("FD-061 in OpenStack a workload reaches metadata, DNS and DHCP on its host regardless of policy, and nothing else", async () => {
       const settings = { ClusterType: "openstack", MetadataAddr: HOST, MetadataPort: "8775", Ipv6Support: "true" };
       await using host = await DataplaneHost.create(backend, settings);
       const a = host.addPod("a", 2);
@@ -204,7 +204,7 @@ for (const backend of BACKENDS)
           ),
         ),
       ).toEqual([true, true, true, true, false, false]);
-      // As a client without an address asks for one.
+      // A DHCP request of a client without an address.
       const discover =
         "echo x | socat -u - UDP4-DATAGRAM:255.255.255.255:67,broadcast,bind=0.0.0.0:68,so-bindtodevice=eth0";
       host.exec(a.target, "sh", "-c", "ip addr flush dev eth0 scope global; ip route add default dev eth0");
@@ -212,7 +212,7 @@ for (const backend of BACKENDS)
       expect([asked(), heard()]).toEqual([1, 1]);
     }, 60_000);
 
-    test("FD-053 FD-054 a floating address leads to its workload: OpenStack's always, others' where that is switched on", async () => {
+    test("FD-053 FD-054 a floating address is translated to its workload: in OpenStack always, otherwise if enabled", async () => {
       const EXTERNAL = ["203.0.113.5", "2001:db8:f::5"] as IpAddress[];
       const trial = async (setting: string, orchestrator: string) => {
         await using host = await DataplaneHost.create(backend, { FloatingIPs: setting });
@@ -226,10 +226,10 @@ for (const backend of BACKENDS)
         const endpoint: DataplaneMessage = { ...claim, id: { ...claim.id, orchestrator } };
         host.start();
         await host.send(allowProfile, policy("http", [open(80)]), endpoint, inSync);
-        // Policy is asked about the workload's own address: the floating one opens nothing.
+        // Policy applies to the workload's own address, not to the floating one.
         const cells = EXTERNAL.flatMap((to) => [80, 81].map((p) => ({ from: host.outside, to, port: p })));
         const outcomes = reached(await host.probe(cells, 500));
-        // A workload may call itself by it, and the host by its own way.
+        // The workload and the host can connect to the floating address.
         const inward = [a.target, host.hostTarget].flatMap((from) => EXTERNAL.map((to) => ({ from, to })));
         if (outcomes[0] === true) expect(reached(await host.probe(inward, 1500))).toEqual([true, true, true, true]);
         return outcomes;
@@ -241,12 +241,12 @@ for (const backend of BACKENDS)
   });
 
 for (const backend of ["legacy", "nft"] as const)
-  test(`${backend}: FD-057 a host that forwards nothing forwards what policy accepted, and nothing for others`, async () => {
+  test(`${backend}: FD-057 a host whose FORWARD policy is drop forwards packets that Calico accepted, and no others`, async () => {
     for (const action of ["ACCEPT", "RETURN"] as const) {
       await using host = await DataplaneHost.create(backend, { IptablesFilterAllowAction: action });
       const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
       for (const p of [80, 81]) host.prober.listen(b.target, "tcp", p);
-      // Another network behind the host that has nothing to do with us.
+      // Another network behind the host, unrelated to Calico.
       host.exec(host.hostTarget, "sh", "-c", "ip link add other type veth peer name far && ip link set far up");
       host.exec(host.hostTarget, "ip", "link", "set", "other", "up");
       host.exec(host.hostTarget, "ip", "neigh", "add", "198.51.100.7", "lladdr", "02:00:00:00:00:07", "dev", "other");
@@ -277,7 +277,7 @@ for (const backend of ["legacy", "nft"] as const)
         host.endpoint(b, { tiers: [tier(["http"])] }),
         inSync,
       );
-      // Where accepting means returning, somebody else's rules have the last word, and here they say no.
+      // With the allow action Return, rules of other programs decide, and here they drop.
       const isOpen = action === "ACCEPT";
       expect(reached(await host.probe(cells, 500))).toEqual([isOpen, isOpen, false, isOpen]);
       await knock();

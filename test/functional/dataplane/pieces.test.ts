@@ -1,4 +1,4 @@
-// Large tables that do not exist yet are written in pieces, their hooks with the last one.
+// Tests that large new tables are written in several transactions, with their hooks in the last one.
 import { expect, test } from "bun:test";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import { NftError } from "../../../src/kernel/index.ts";
@@ -9,7 +9,7 @@ import { watchWrites } from "./watch-writes.ts";
 const POLICIES = 500;
 const tcp = { name: "tcp" } as const;
 
-/** b takes tcp 80 by the last of many policies, and nothing else. */
+/** Policy of b: the last of many policies allows tcp 80, and nothing else is allowed. */
 async function arranged() {
   const host = await DataplaneHost.create("nftables");
   const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
@@ -38,7 +38,7 @@ async function arranged() {
   return { host, state, passed, held, hooks };
 }
 
-/** Starts the agent and ends it before its n-th write of rules; gives how many there were. */
+/** Starts the dataplane and stops it before its n-th write of rules. Returns the number of writes. */
 async function startAndKill(host: DataplaneHost, state: readonly DataplaneMessage[], killAt: number): Promise<number> {
   let pieces = 0;
   let isKilled = false;
@@ -56,7 +56,7 @@ async function startAndKill(host: DataplaneHost, state: readonly DataplaneMessag
   return pieces;
 }
 
-test("killed before any piece, no hook was written, and the next start finishes the work", async () => {
+test("killed before any of the transactions, no hook is written, and the next start completes the tables", async () => {
   const { host, state, passed, held, hooks } = await arranged();
   await using _ = host;
   const never = Number.POSITIVE_INFINITY;
@@ -64,7 +64,7 @@ test("killed before any piece, no hook was written, and the next start finishes 
   expect(pieces).toBeGreaterThan(2);
   const desired = held();
   expect(await passed()).toEqual(["reached", "silent"]);
-  // A restart has nothing to write.
+  // A restart writes nothing.
   expect(await startAndKill(host, state, never)).toBe(0);
   for (let killAt = 1; killAt <= pieces; killAt++) {
     host.namespace.run("nft", ["flush", "ruleset"]);

@@ -1,9 +1,9 @@
-// A profile that passes some packets on, behind a tier that passed them all: what the profile allows gets in.
+// Tests a profile with a pass rule after a tier that passes all packets: packets that the profile allows are accepted.
 import { expect, test } from "bun:test";
 import { allowProfile, BACKENDS, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
 
 for (const backend of BACKENDS)
-  test(`${backend}: a tier's pass is not taken for the profile's`, async () => {
+  test(`${backend}: the pass of a tier does not count as a pass of the profile`, async () => {
     await using host = await DataplaneHost.create(backend);
     const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
     host.prober.listen(b.target, "tcp", 80);

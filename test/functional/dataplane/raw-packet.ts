@@ -1,10 +1,10 @@
-// Whole packets as bytes, with right checksums, each carrying a number by which it is known again.
+// Builds packets as bytes, with correct checksums. Each contains a number that identifies it.
 import { addressBytes, ipVersion } from "../../../src/lib/ip/ip.ts";
 import type { Packet } from "../../../src/policy/index.ts";
 
 const MAGIC = 0x63616c69; // "cali"
 
-/** The IP packet; TCP is a SYN, SCTP an INIT. */
+/** Returns the IP packet. TCP packets are SYN, SCTP packets are INIT. */
 export function ipPacket(packet: Packet, nonce: number): Uint8Array {
   const version = ipVersion(packet.destination);
   const source = addressBytes(packet.source);
@@ -88,7 +88,7 @@ function transport(packet: Packet, nonce: number, source: Uint8Array, destinatio
   return mark;
 }
 
-/** Castagnoli's, which SCTP sums with: https://www.rfc-editor.org/rfc/rfc9260#appendix-A */
+/** CRC32c, the checksum of SCTP: https://www.rfc-editor.org/rfc/rfc9260#appendix-A */
 function crc32c(bytes: Uint8Array): number {
   let crc = 0xffffffff;
   for (const byte of bytes) {
@@ -127,7 +127,7 @@ export function join(a: Uint8Array, b: Uint8Array): Uint8Array {
   return bytes;
 }
 
-/** The number of a packet of ours, wherever in the bytes it stands. */
+/** Returns the number of a packet that was built here, at any position in the bytes. */
 export function nonceOf(bytes: Uint8Array, length: number): number | undefined {
   for (let i = 0; i + 8 <= length; i += 2)
     if (bytes[i] === 0x63 && bytes[i + 1] === 0x61 && bytes[i + 2] === 0x6c && bytes[i + 3] === 0x69)

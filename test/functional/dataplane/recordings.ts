@@ -1,5 +1,4 @@
-// Reads the recordings of the original system, when they lie beside the checkout: dataplane messages as JSON with
-// numbered field names.
+// Reads the recordings of Calico, if they are next to the checkout: dataplane messages as JSON with numbered field names.
 import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import type { DataplaneMessage, ProtoRule, TierInfo } from "../../../src/calc/index.ts";
@@ -21,7 +20,7 @@ export const stateFile = (state: string, file: string): string | undefined => {
 };
 
 type Json = any; // oxlint-disable-line typescript/no-explicit-any -- recorded JSON, checked by use
-/** Field names without their numbers. */
+/** Removes the numbers from field names. */
 function plain(value: Json): Json {
   if (Array.isArray(value)) return value.map(plain);
   if (value === null || typeof value !== "object") return value;
@@ -29,7 +28,7 @@ function plain(value: Json): Json {
 }
 
 export function recordedMessages(state: string): DataplaneMessage[] {
-  // Sets with overlapping members differ by mode: without nftables nothing is left out.
+  // Sets with overlapping members differ by mode: only nftables omits members.
   const iptables = join(FELIX, "messages", `${state}.nftables-disabled.jsonl`);
   const path = existsSync(iptables) ? iptables : join(FELIX, "messages", `${state}.jsonl`);
   const lines = readFileSync(path, "utf8").trim().split("\n");
@@ -236,7 +235,7 @@ const DECODERS: Readonly<Record<string, (b: Json) => DataplaneMessage>> = {
   }),
 };
 
-/** The interfaces every recorded host has, and its workloads' which are up. */
+/** The interfaces of every recorded host, and those of its workloads that are up. */
 export function recordedInterfaces(messages: readonly DataplaneMessage[]): InterfaceMessage[] {
   const addresses = (name: string, list: readonly string[]): InterfaceMessage => ({
     type: "interfaceAddresses",
@@ -249,7 +248,7 @@ export function recordedInterfaces(messages: readonly DataplaneMessage[]): Inter
     { type: "interfaceState", name: "eth0", index: 2, state: "up" },
     addresses("eth0", ["192.0.2.10", "2001:db8::10", "fe80::ff:fe00:a"]),
   ];
-  // Addresses the tunnel devices would have.
+  // The addresses of the tunnel devices.
   const tunnel = configured(messages, "IPv4VXLANTunnelAddr");
   const tunnel6 = configured(messages, "IPv6VXLANTunnelAddr");
   if (tunnel !== undefined || tunnel6 !== undefined)

@@ -1,4 +1,4 @@
-// A restart with nothing to do writes nothing: no transaction, no route, no kernel setting, no process that would.
+// Tests that a restart without changes writes nothing: no transaction, route or sysctl, and it runs no process that writes.
 import { expect, test } from "bun:test";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import { Nft } from "../../../src/kernel/index.ts";
@@ -7,7 +7,7 @@ import { allowProfile, BACKENDS, DataplaneHost, inSync, policy, rule, tier } fro
 import { watchWrites } from "./watch-writes.ts";
 
 for (const backend of BACKENDS)
-  test(`${backend}: a restart with nothing to do sends the kernel no write`, async () => {
+  test(`${backend}: a restart without changes sends no write to the kernel`, async () => {
     await using host = await DataplaneHost.create(backend);
     const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
     const state: DataplaneMessage[] = [
@@ -31,12 +31,12 @@ for (const backend of BACKENDS)
     expect(writes).toEqual([]);
     expect(ruleset.generation()).toBe(generation);
 
-    // The same eyes see a write when there is one.
+    // The same check detects a write if there is one.
     await host.send(host.endpoint(b, { tiers: [] }));
     expect(writes.length).toBeGreaterThan(0);
   });
 
-test("asking the kernel what it can do leaves its ruleset as it was", async () => {
+test("detecting the features of the kernel does not change its ruleset", async () => {
   await using host = await DataplaneHost.create("nftables");
   using ruleset = host.inside(() => new Nft());
   const before = ruleset.generation();

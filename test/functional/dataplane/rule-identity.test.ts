@@ -1,5 +1,5 @@
-// Rules are recognised by a hash of what they say, which includes annotations: text that users choose. Rules that say
-// different things stay different, whatever somebody writes into their annotations.
+// Tests that different rules are always recognized as different. Rules are identified by a hash of their contents, which
+// include annotations, so users could try to create collisions.
 import { describe, expect, test } from "bun:test";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import { allowProfile, BACKENDS, DataplaneHost, inSync, policy, policyId, rule, tier } from "./host.ts";
@@ -13,12 +13,12 @@ const [ALLOW_NOTE = "", DENY_NOTE = ""] = TEXTS.map((text) => {
   return annotations[0]?.slice("note=".length);
 });
 
-test("the annotations make both rules one under a 64-bit Wyhash", () => {
+test("the annotations give both rules the same 64-bit Wyhash", () => {
   expect(TEXTS[0]).not.toBe(TEXTS[1]);
   expect(Bun.hash(TEXTS[0])).toBe(Bun.hash(TEXTS[1]));
 });
 
-/** The rule in question is the second: the first carries a comment with the policy's name. */
+/** The tested rule is the second: the first has a comment with the name of the policy. */
 const withNote = (action: "allow" | "deny", note: string) => [
   rule({ action: "deny", protocol: { name: "sctp" } }),
   rule({ action, annotations: { note } }),
@@ -45,11 +45,11 @@ for (const backend of BACKENDS)
       expect(await host.probe(probes)).toEqual(["silent", "silent", "reached", "reached"]);
     });
 
-    test("a policy whose set has the kernel name of another set denies everything, the other is not affected", async () => {
+    test("a policy whose set has the same kernel name as another set denies everything, and the other is not affected", async () => {
       await using host = await DataplaneHost.create(backend);
       const [a, b, c, d] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4), host.addPod("d", 5)];
       for (const pod of [b, c, d]) host.prober.listen(pod.target, "tcp", 80);
-      // The kernel's name holds 15 characters of the hash after this prefix.
+      // The kernel name contains 15 characters of the hash after this prefix.
       const [first, second] = ["svcnoport:AAAAAAAAAAAAAAA1", "svcnoport:AAAAAAAAAAAAAAA2"];
       const members = (pod: typeof a) => [`${pod.v4}/32`, `${pod.v6}/128`];
       const set = (id: string, pod: typeof a): DataplaneMessage => ({
@@ -78,7 +78,7 @@ for (const backend of BACKENDS)
       expect(await host.probe(from(a, b, c, d))).toEqual([...open, ...closed, ...closed]);
       expect(await host.probe(from(d, b, c))).toEqual([...closed, ...closed]);
       expect(host.lines.filter((line) => line.includes("two names have the same hash"))).not.toEqual([]);
-      // The second goes, and with it nothing of the first.
+      // Removing the second set does not affect the first.
       await host.send(
         host.endpoint(c),
         host.endpoint(d),

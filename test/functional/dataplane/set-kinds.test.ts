@@ -1,6 +1,6 @@
-// Hash sets and interval sets have different names where Calico has interval sets. A set that changes its kind, and the
-// sets of a version that gave hash sets the names of interval sets, are replaced in one transaction: no packet is judged
-// by a part of it.
+// Tests the replacement of sets whose type changes. Hash sets have other names than the interval sets of Calico. A set that
+// changes its type, and sets of a version that gave hash sets the names of interval sets, are replaced in one transaction, so
+// that no packet is judged by a partial state.
 import { expect, test } from "bun:test";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import { Nft, type NftChange, type NftRuleset } from "../../../src/kernel/index.ts";
@@ -47,7 +47,7 @@ test("a set that gets its first prefix or loses its last one is replaced in one 
   expect(ruleset.generation()).toBe(before + 3);
 });
 
-test("hash sets under the names of interval sets are replaced at the start, in one transaction", async () => {
+test("hash sets with the names of interval sets are replaced at startup, in one transaction", async () => {
   const { host, state, sets, reaches, ruleset } = await arrange();
   await using _ = host;
   using __ = ruleset;

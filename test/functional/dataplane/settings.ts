@@ -1,4 +1,4 @@
-// Configuration of the rules for tests: the defaults, and a reader for the recorded parameters.
+// Provides the configuration of rules for tests: the defaults, and that of recorded parameters.
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import type { RulesConfig } from "../../../src/dataplane/rules/config.ts";
 import { felixDefaultOf } from "../../../src/model/index.ts";
@@ -11,7 +11,7 @@ const defaultRules = plainConfig({
   nodePortRanges: [{ first: 30000, last: 32767 }],
 });
 
-/** The rules' configuration as the recorded messages imply it. */
+/** Returns the configuration of rules that corresponds to the recorded messages. */
 export function recordedRules(messages: readonly DataplaneMessage[]): RulesConfig {
   const params = new Map<string, string>();
   let result = defaultRules;

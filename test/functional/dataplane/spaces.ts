@@ -1,4 +1,4 @@
-// The network namespaces of one test, taken down together.
+// Creates the network namespaces of one test, and deletes them together.
 import { execFileSync } from "node:child_process";
 import { NetworkNamespace, procSysctls } from "../../../src/kernel/index.ts";
 import { TestNamespace } from "../kernel/test-namespace.ts";
@@ -7,7 +7,7 @@ export class TestSpaces implements Disposable {
   readonly #spaces: TestNamespace[] = [];
   readonly #handles: NetworkNamespace[] = [];
 
-  /** Addresses in it are good at once. */
+  /** Creates a namespace without duplicate address detection, so that addresses are usable immediately. */
   make(prefix: string): TestNamespace {
     const space = new TestNamespace(`${prefix}${this.#spaces.length}`);
     this.#spaces.push(space);
@@ -29,7 +29,7 @@ export class TestSpaces implements Disposable {
   }
 }
 
-/** Commands of `ip` in a namespace, by one process: a start of it costs more than what it does. */
+/** Runs commands of `ip` in a namespace with one process, because its start is the main cost. */
 export function ip(space: string, ...commands: readonly string[]): void {
   execFileSync("ip", ["-n", space, "-batch", "-"], { input: `${commands.join("\n")}\n`, stdio: "pipe" });
 }

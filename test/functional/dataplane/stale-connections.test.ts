@@ -1,5 +1,5 @@
-// Connections of a removed workload must not reach the next workload with its address, in which order ever the interface
-// and the endpoint disappear. Policy of the next workload denies all ingress, so only an old connection could reach it.
+// Tests that connections of a removed workload do not reach the next workload with its address, in any order of removal of
+// interface and endpoint. Policy of the next workload denies all ingress, so only an old connection could reach it.
 import { describe, expect, test } from "bun:test";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import type { LinuxDataplane } from "../../../src/dataplane/index.ts";
@@ -118,7 +118,7 @@ for (const backend of BACKENDS)
       const { next, endpoint } = addNext(host);
       await host.send(endpoint);
       await expectClosed(host, a, next);
-      // The connections that the next pod has by now are its own: the late removal leaves them alone.
+      // The next pod has its own connections by now, which the late removal must not delete.
       await host.send(removeB);
       expect(flowsTo(host, next)).toEqual([true, true]);
     });

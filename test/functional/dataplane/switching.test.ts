@@ -1,11 +1,11 @@
-// From one backend to the other and back, and through tampering: policy holds all the way, and nothing is left behind.
+// Tests changes of the backend and changes by other programs: policy is always enforced, and no old rules are left.
 import { expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, type Backend, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
 
 const ORDER: readonly Backend[] = ["legacy", "nftables", "nft", "nftables", "legacy"];
 
-/** Two pods, of which `b` takes connections to port 80 and has a listener on 81, too. */
+/** Two pods: `b` allows connections to port 80, and also has a listener on port 81. */
 function arrange(host: DataplaneHost) {
   const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
   for (const port of [80, 81]) host.prober.listen(b.target, "tcp", port);
@@ -47,19 +47,19 @@ test("FD-035 switching backends keeps policy and removes the old rules", async (
     await eventually(() => Bun.deepEquals(traces(), desired), 15_000).catch(() => expect(traces()).toEqual(desired));
     await holds();
     await host.stop();
-    await holds(); // nothing is detached when the agent ends
+    await holds(); // the rules stay when the agent ends
   }
 });
 
 for (const backend of ["nftables", "legacy"] as const)
-  test(`FD-035 from nft to ${backend}: our rules leave the shared tables also where somebody has native ones, which stay`, async () => {
+  test(`FD-035 from nft to ${backend}: Calico's rules are removed from shared tables also if they contain native rules, which are kept`, async () => {
     await using host = await DataplaneHost.create("nft");
     host.sweep();
     const { a, b, messages } = arrange(host);
     host.start({}, "nft");
     await host.send(...messages);
     await host.stop();
-    // The tools of iptables no longer read this table; a plain rule of theirs is in another.
+    // The iptables tools cannot list this table any more; another table has an ordinary iptables rule.
     const native = "add rule ip filter FORWARD ct mark 0x7 counter drop";
     host.namespace.run("nft", [native]);
     host.namespace.run("iptables-nft", ["-t", "nat", "-A", "POSTROUTING", "-s", "203.0.113.7", "-j", "ACCEPT"]);
@@ -83,7 +83,7 @@ for (const backend of ["nftables", "legacy"] as const)
   }, 60_000);
 
 for (const backend of ["nftables", "legacy"] as const)
-  test(`${backend}: rules somebody flushed are written again`, async () => {
+  test(`${backend}: rules that another program flushed are restored`, async () => {
     await using host = await DataplaneHost.create(backend, {
       IptablesPostWriteCheckIntervalSecs: "0.1",
       NftablesRefreshInterval: "1",
@@ -95,7 +95,7 @@ for (const backend of ["nftables", "legacy"] as const)
     expect(await isClosed()).toBe(true);
     if (backend === "nftables") host.namespace.run("nft", ["flush", "ruleset"]);
     else host.namespace.run("iptables-legacy", ["-F"]);
-    // Any news brings a round; the next look finds what is gone.
+    // Any message causes an apply; the next refresh detects the missing rules.
     const end = performance.now() + 15_000;
     let closed = false;
     while (!closed && performance.now() < end) {
@@ -106,22 +106,22 @@ for (const backend of ["nftables", "legacy"] as const)
   });
 
 for (const backend of ["nftables", "nft"] as const)
-  test(`${backend}: when the host's own firewall flushes everything, what is denied is closed again at once`, async () => {
-    await using host = await DataplaneHost.create(backend); // with the intervals every node has
+  test(`${backend}: if the host's firewall flushes all rules, denied traffic is blocked again immediately`, async () => {
+    await using host = await DataplaneHost.create(backend); // with the default intervals
     const { a, b, messages } = arrange(host);
     host.start();
     await host.send(...messages);
     const denied = [b.v4, b.v6].map((to) => ({ from: a.target, to, port: 81 }));
     const isClosed = async () => (await host.probe(denied, 150)).every((outcome) => outcome === "silent");
     await eventually(isClosed, 20_000);
-    // Looks after the write are over soon; then nobody looks for minutes.
+    // The checks after a write end soon; the next refresh is minutes later.
     const table = "table inet firewall { chain c { type filter hook input priority 0; tcp dport 7 drop\n }\n }";
     for (const script of [`flush ruleset\n${table}`, "delete table ip6 calico"].slice(0, backend === "nft" ? 1 : 2)) {
-      await new Promise((resolve) => setTimeout(resolve, 1500)); // not in the second after we wrote ourselves
+      await new Promise((resolve) => setTimeout(resolve, 1500)); // not within a second of our own write
       const told = host.lines.length;
       host.namespace.run("nft", ["-f", "-"], script);
       const isSaid = () => host.lines.slice(told).some((line) => line.startsWith("warn another program changed"));
-      await eventually(isSaid, 20_000); // a second, unless the machine is busy; without looking it would be minutes
+      await eventually(isSaid, 20_000); // about a second; without events it would be minutes
       await eventually(isClosed, 20_000);
       expect(await host.probe([{ from: a.target, to: b.v4, port: 80 }], 5000)).toEqual(["reached"]);
     }

@@ -1,4 +1,4 @@
-// Somebody else's hand in our rules and sets: everything comes back exactly as it was, and what is not ours stays.
+// Tests changes of other programs to Calico's rules and sets: everything is restored exactly, and other rules are kept.
 import { spawn } from "node:child_process";
 import { expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
@@ -13,7 +13,7 @@ const SETTINGS = {
 const A = "calia2";
 const B = "calib3";
 
-/** By shell; `$T` is the tool of the variant, such as iptables-legacy. */
+/** Shell commands; `$T` is the tool of the variant, such as iptables-legacy. */
 const NFT_FAULTS = [
   "nft flush chain ip calico filter-cali-FORWARD",
   "nft flush chain ip calico filter-FORWARD",
@@ -31,7 +31,7 @@ const NFT_FAULTS = [
   "nft flush chain inet calico-guard filter-INPUT",
   "nft insert rule inet calico-guard filter-cali-guard-loopback accept",
   "nft delete table ip6 calico",
-  "nft add table ip calico '{ flags dormant; }'", // everything is there, and no packet is shown to it
+  "nft add table ip calico '{ flags dormant; }'", // the table exists, but its hooks are inactive
   "nft add table ip6 calico '{ flags dormant; }'; nft flush chain ip6 calico raw-PREROUTING",
   "nft add chain ip calico filter-FORWARD '{ policy drop; }'",
   "nft add chain ip calico first '{ type filter hook forward priority -10; }'; nft add rule ip calico first accept",
@@ -57,7 +57,7 @@ const IPTABLES_FAULTS = [
   "ipset add cali40s:friends 10.65.0.9",
   "ipset flush cali60s:friends",
   "ipset create cali40s:nobody hash:ip",
-  "ipset -exist add cali40s:friends 10.65.0.2/32 nomatch", // the member now means the opposite
+  "ipset -exist add cali40s:friends 10.65.0.2/32 nomatch", // the member is negated
   "ipset swap cali40s:friends cali40masq-ipam-pools",
   "$T -F; $T -X; ipset flush",
   "$T -F; $T -X; ipset destroy cali40s:friends; ipset create cali40s:friends hash:ip",
@@ -71,7 +71,7 @@ const IPTABLES_FAULTS = [
 function held(host: DataplaneHost, backend: Backend): string {
   const run = (command: string, ...args: string[]) => host.namespace.run(command, args);
   const saved = [
-    // Order of chains and sets is nobody's business; of rules it is.
+    // The order of chains and sets does not matter; that of rules does.
     ...run("nft", "-s", "list", "table", "arp", "calico-arp").split("\n"),
     ...run("nft", "-s", "list", "table", "inet", "calico-guard").split("\n"),
     ...(backend === "nftables"
@@ -93,11 +93,11 @@ function held(host: DataplaneHost, backend: Backend): string {
     .join("\n");
 }
 
-/** Chains of iptables-save come in any order: rules by chain. */
+/** Groups rules by chain, because iptables-save prints chains in any order. */
 const byChain = (text: string) => text.split("\n").sort().join("\n");
 
 for (const backend of BACKENDS)
-  test(`FD-025 FD-093 FD-102 ${backend}: whatever somebody does to our rules and sets is repaired, and nothing of theirs is touched`, async () => {
+  test(`FD-025 FD-093 FD-102 ${backend}: changes of other programs to Calico's rules and sets are repaired, and their own rules are kept`, async () => {
     await using host = await DataplaneHost.create(backend, SETTINGS);
     const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
     expect([a.interfaceName, b.interfaceName]).toEqual([A, B]);
@@ -128,7 +128,7 @@ for (const backend of BACKENDS)
         try {
           return compare(held(host, backend)) === before;
         } catch {
-          return false; // a table is missing for the moment
+          return false; // a table is temporarily missing
         }
       }, 20_000).catch((error: unknown) => {
         throw new Error(`${fault}: not repaired\n${compare(held(host, backend))}`, { cause: error });
@@ -139,7 +139,7 @@ for (const backend of BACKENDS)
     }
     expect(await host.probe(cells, 500)).toEqual(["reached", "silent", "reached", "silent"]);
     if (backend === "nftables") return;
-    // In the kernel's own chains everybody may have rules: ours come back, theirs stay where they are.
+    // Other programs may have rules in the built-in chains: Calico's are restored, the others keep their place.
     const tool = `iptables-${backend}`;
     host.namespace.run("sh", ["-c", `${tool} -A FORWARD -p udp --dport 7 -j DROP; ${tool} -D FORWARD 1`]);
     await eventually(
@@ -148,7 +148,7 @@ for (const backend of BACKENDS)
     );
   }, 180_000);
 
-test("nftables: somebody who writes all the time keeps nobody from having his turn", async () => {
+test("nftables: the dataplane makes progress while another program writes continuously", async () => {
   await using host = await DataplaneHost.create("nftables", SETTINGS);
   const [a, b] = [host.addPod("a", 2), host.addPod("b", 3)];
   host.prober.listen(b.target, "tcp", 80);

@@ -1,5 +1,5 @@
-// Transient errors: a kernel short of memory, a killed tool, a lock that another program holds. The write is retried, no
-// rule is replaced by a fallback, and the old rules stay in force meanwhile.
+// Tests transient errors: a kernel that is out of memory, a killed tool, a lock that another program holds. The write is
+// retried, no rule is replaced by a fallback, and the old rules stay in force meanwhile.
 import { describe, expect, test } from "bun:test";
 import { spawn } from "node:child_process";
 import type { LinuxKernel } from "../../../src/dataplane/index.ts";
@@ -112,7 +112,7 @@ test("legacy: if the xtables lock is held for longer than a write waits, the old
     const sent = host.send(...state(82));
     expect(await probe()).toEqual(["reached", "silent", "silent"]);
     await sent;
-    expect(performance.now() - started).toBeGreaterThan(10_000); // the first write gave up
+    expect(performance.now() - started).toBeGreaterThan(10_000); // the first write timed out
     expect(await probe()).toEqual(["silent", "silent", "reached"]);
     expect(dataplane.rejected()).toEqual([]);
     expect(host.lines.join("\n")).toMatch(/retrying.*xtables lock/);

@@ -1,4 +1,4 @@
-// Packets through the VXLAN devices to a real other end, in both families: workloads', and the host's own.
+// Tests packets of workloads and of the host through VXLAN devices to another node, with both IP versions.
 //
 //   pod a ─ cali… ─ host ─ vxlan.calico ══ 192.0.2.10 ── 192.0.2.99 ══ vxb ─ outside, which has workloads' addresses
 import { describe, expect, test } from "bun:test";
@@ -10,7 +10,7 @@ import { allowProfile, BACKENDS, DataplaneHost, hostEndpoint, inSync, policy, ru
 const SETTINGS = { IPv4VXLANTunnelAddr: "10.65.1.0", IPv6VXLANTunnelAddr: "fd00:65:1::" };
 const HOST = ["192.0.2.10", "2001:db8::10"] as IpAddress[];
 const FAR = ["10.65.2.5", "fd00:65:2::5"] as IpAddress[];
-/** In a block whose node is of our subnet. */
+/** Addresses in a block of a node in the same subnet. */
 const NEAR = ["10.65.3.5", "fd00:65:3::5"] as IpAddress[];
 
 const tunnelEnd = (node: string, n: number, parents: readonly string[]): DataplaneMessage => ({
@@ -22,7 +22,7 @@ const tunnelEnd = (node: string, n: number, parents: readonly string[]): Datapla
 const remote = (dst: string, sameSubnet: boolean): RouteUpdate =>
   vxlanRoute(dst, dst.includes(":") ? "2001:db8::99" : "192.0.2.99", sameSubnet);
 
-/** The other node, made by hand. */
+/** Configures the other node. */
 function makeFarEnd(host: DataplaneHost): void {
   const own = ["10.65.2.0/32", `${FAR[0]}/32`, `${NEAR[0]}/32`];
   const own6 = ["fd00:65:2::/128", `${FAR[1]}/128`, `${NEAR[1]}/128`];
@@ -40,7 +40,7 @@ function makeFarEnd(host: DataplaneHost): void {
     "ip route add 10.65.0.0/23 via 10.65.1.0 dev vxb onlink",
     "ip route del fd00:65::/64 via 2001:db8::10",
     "ip route add fd00:65::/47 via fd00:65:1:: dev vxb6 onlink",
-    // Answers to what came straight go straight: the way back is not what is tried here.
+    // Replies to packets without a tunnel are sent without it; this test does not check their path.
     "sysctl -qw net.ipv4.conf.all.rp_filter=0 net.ipv4.conf.vxb.rp_filter=0 net.ipv4.conf.eth0.rp_filter=0",
   ];
   for (const line of lines) host.exec(host.outside, "sh", "-c", line);
@@ -48,7 +48,7 @@ function makeFarEnd(host: DataplaneHost): void {
 
 for (const backend of BACKENDS)
   describe(backend, () => {
-    test("FD-043 FD-051 FD-052 FD-058 FD-142 FD-143 FD-144 workloads' and the host's packets pass the tunnels, untracked outside and under the right address inside", async () => {
+    test("FD-043 FD-051 FD-052 FD-058 FD-142 FD-143 FD-144 packets of workloads and of the host pass the tunnels, untracked outside and with the correct address inside", async () => {
       await using host = await DataplaneHost.create(backend, SETTINGS);
       const a = host.addPod("a", 2);
       makeFarEnd(host);
@@ -83,14 +83,14 @@ for (const backend of BACKENDS)
       await eventually(isUp, 10_000);
       await eventually(() => /fd00:65:2::\/122.*vxlan-v6/.test(host.namespace.run("ip", ["-6", "route"])), 10_000);
 
-      // Workloads: by the tunnel to a far node, straight to a near one.
+      // Workloads: through the tunnel to a node in another subnet, directly to one in the same subnet.
       const cells = (targets: readonly IpAddress[]) => targets.map((to) => ({ from: a.target, to }));
       expect(await host.probe(cells([...FAR, ...NEAR]), 3000)).toEqual(["reached", "reached", "reached", "reached"]);
       expect([counts(from.pod), counts(straight)]).toEqual([
         [1, 1],
         [1, 1],
       ]);
-      // The host, also when it says it is somebody the far end would answer elsewhere.
+      // The host, also with a source address to which the other node would reply outside the tunnel.
       const own = FAR.flatMap((to, i) => [
         { from: host.hostTarget, to },
         { from: host.hostTarget, to, source: HOST[i]! },
@@ -105,12 +105,12 @@ for (const backend of BACKENDS)
         [2, 2],
         [0, 0],
       ]);
-      // A port like the tunnel's own is never made up.
+      // Source ports are translated only to allowed ports.
       expect([counts(from.allowedPorts), counts(from.otherPorts)]).toEqual([[1, 1], [0]]);
       for (const family of ["ipv4", "ipv6"])
         expect(host.namespace.run("conntrack", ["-L", "-f", family, "-p", "udp"])).not.toContain("dport=4789");
 
-      // A host endpoint that lets nothing out lets tunnels to nodes out, and no other packet of that port.
+      // A host endpoint that denies all egress allows tunnels to nodes, and no other packets to that port.
       const [toNode, toOther] = [
         host.count(host.outside, "ip daddr 192.0.2.99 udp dport 4789"),
         host.count(host.outside, "ip daddr 192.0.2.98 udp dport 4789"),

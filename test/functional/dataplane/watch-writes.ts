@@ -1,4 +1,4 @@
-// Between a dataplane and the kernel: sees every write before it is made.
+// Wraps the kernel of a dataplane to observe every write before it is made.
 
 const READS = new Set([
   ...["list", "get", "names", "tables", "chains", "rules", "sets", "elements", "generation", "save", "read", "lookup"],
@@ -17,7 +17,7 @@ const READS = new Set([
   ],
 ]);
 
-/** Calls `before` with every write's name. Reads pass. */
+/** Calls `before` with the name of every write. Reads are not reported. */
 export function watchWrites<T extends object>(target: T, before: (what: string) => void, path = ""): T {
   return new Proxy(target, {
     get(of, name) {

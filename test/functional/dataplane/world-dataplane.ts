@@ -1,4 +1,4 @@
-// A real dataplane on the host of a packet world: messages in, and any packet from anywhere to see what becomes of it.
+// Runs a dataplane on the host of a packet world, so that tests can send messages to it and packets through it.
 import { rmSync } from "node:fs";
 import type { DataplaneMessage } from "../../../src/calc/index.ts";
 import { type DataplaneFacts, LinuxDataplane } from "../../../src/dataplane/index.ts";
@@ -23,7 +23,7 @@ export class WorldDataplane implements AsyncDisposable {
   readonly #stop = new AbortController();
   readonly #running: Promise<void>;
   readonly #disposables: Disposable[] = [];
-  /** When the last round that has ended began. */
+  /** The start time of the last completed apply. */
   #roundStartedAt = 0;
   #failure: unknown;
 
@@ -34,7 +34,7 @@ export class WorldDataplane implements AsyncDisposable {
     readonly hostname?: string;
     readonly settings?: Readonly<Record<string, string>>;
     readonly facts?: Partial<DataplaneFacts>;
-    /** As on a kernel without nf_tables; for the legacy tool only. */
+    /** Emulates a kernel without nf_tables; only for the legacy variant. */
     readonly withoutNftables?: boolean;
   }) {
     const { backend, hostname } = options;
@@ -93,12 +93,12 @@ export class WorldDataplane implements AsyncDisposable {
     this.#running.catch((error: unknown) => (this.#failure = error));
   }
 
-  /** A message that waits for no round. */
+  /** Sends a message without waiting until it is applied. */
   tell(message: DataplaneMessage): void {
     this.#dataplane.send(message);
   }
 
-  /** Sends messages and waits until they are in the kernel. */
+  /** Sends messages and waits until they are applied. */
   async send(...messages: readonly DataplaneMessage[]): Promise<void> {
     await this.settle(() => {
       for (const message of messages) this.#dataplane.send(message);
@@ -108,7 +108,7 @@ export class WorldDataplane implements AsyncDisposable {
   async settle(change: () => void): Promise<void> {
     const before = performance.now();
     change();
-    // Something to apply in any case.
+    // Ensures that there is something to apply.
     const encapsulation = { ipipEnabled: false, vxlanEnabled: false, vxlanEnabledV6: false, noEncapNeeded: false };
     this.#dataplane.send({ type: "encapsulation", ...encapsulation });
     const end = performance.now() + 30_000;

@@ -1,4 +1,4 @@
-// An IP set of another type with a reserved name, which cannot be deleted because rules use it.
+// Tests an IP set with a reserved name and the wrong type, which cannot be deleted because rules use it.
 import { describe, expect, test } from "bun:test";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
@@ -12,7 +12,7 @@ const SETTINGS = {
 
 for (const backend of ["legacy", "nft"] as const)
   describe(backend, () => {
-    /** b takes tcp 80 from a, and not from c. */
+    /** Policy of b: allow tcp 80 from a, but not from c. */
     async function arranged() {
       const host = await DataplaneHost.create(backend, SETTINGS);
       const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];

@@ -1,4 +1,4 @@
-// Two texts with different beginnings and the same Wyhash (seed 0, the hash of `Bun.hash`). Wyhash mixes 48 bytes at a time
+// Finds two texts with different beginnings and the same Wyhash (seed 0, as in `Bun.hash`). Wyhash mixes 48 bytes at a time
 // into three words: `mix(a ^ secret, b ^ state)`, which is symmetric. Two states are brought to the same value by a block
 // of printable text in each: b1 ^ state1 becomes a2 ^ secret, and a1 ^ secret becomes b2 ^ state2.
 // https://github.com/wangyi-fudan/wyhash
@@ -11,7 +11,7 @@ const ALPHABET = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 
 type State = readonly bigint[];
 
-/** Texts of equal length that begin as given and end in `tail`, with one hash. The beginnings may end inside a JSON text. */
+/** Returns texts of equal length and hash with the given beginnings, which end in `tail`. The beginnings may end inside JSON. */
 export function collidingTexts(first: string, second: string, tail: string): readonly [string, string] {
   const length = BLOCK * (Math.ceil(Math.max(first.length, second.length) / BLOCK) + 1);
   const texts = [prepare(first, length), prepare(second, length)] as const;
@@ -73,7 +73,7 @@ function word(bytes: Uint8Array, at: number): bigint {
 const bytesOf = (value: bigint): number[] =>
   Array.from({ length: 8 }, (_, k) => Number((value >> BigInt(8 * k)) & 255n));
 
-/** Printable, and unchanged by JSON. */
+/** Characters that are printable and not escaped in JSON. */
 const isPlain = (byte: number): boolean => byte >= 0x20 && byte <= 0x7e && byte !== 0x22 && byte !== 0x5c;
 
 /** A character that stays printable when the difference is applied to it. */

@@ -1,5 +1,6 @@
-// The commands a page shows: lines of its code blocks that begin with a program, without the remark behind. Blocks with a language
-// are tested elsewhere: pages.test.ts runs `sh` blocks, scripts/documents/examples.test.ts checks `console` and `yaml` blocks.
+// Extracts the commands of a page: lines of its code blocks that begin with a program, without their remarks. Blocks with a
+// language are tested elsewhere: pages.test.ts runs `sh` blocks, and scripts/documents/examples.test.ts checks `console` and
+// `yaml` blocks.
 
 export interface ShownCommand {
   readonly line: number;
