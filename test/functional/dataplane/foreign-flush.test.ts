@@ -44,14 +44,16 @@ test("legacy: rules that another program flushes or adds are repaired within sec
     "iptables-legacy -I FORWARD -j cali-cidr-block",
   ];
   for (const fault of faults) {
-    const told = host.lines.length;
+    const linesBefore = host.lines.length;
     const started = performance.now();
     shell(fault);
     await eventually(() => saved() === before, 8000).catch(() => expect(saved()).toBe(before));
     const tookMs = performance.now() - started;
     if (tookMs > 5000) throw new Error(`${fault}: repaired only after ${tookMs} ms`);
     await host.send(inSync); // the apply that repaired it has ended
-    expect(host.lines.slice(told).join("\n")).toContain("another program changed iptables rules; restoring them");
+    expect(host.lines.slice(linesBefore).join("\n")).toContain(
+      "another program changed iptables rules; restoring them",
+    );
   }
   expect(await probe()).toEqual(["reached", "silent"]);
 }, 60_000);

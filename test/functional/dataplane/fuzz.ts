@@ -41,7 +41,7 @@ export async function fuzz(options: FuzzOptions): Promise<FuzzProgress> {
       programsNoEncapRoutes: false,
       toRawConfig: () => ({}),
     },
-    { onMessage: (message) => dataplane.tell(message) },
+    { onMessage: (message) => dataplane.enqueue(message) },
   );
   const random = randomFrom(seed);
   const seconds = { programming: 0, packets: 0, judging: 0 };

@@ -118,10 +118,11 @@ for (const backend of ["nftables", "nft"] as const)
     const table = "table inet firewall { chain c { type filter hook input priority 0; tcp dport 7 drop\n }\n }";
     for (const script of [`flush ruleset\n${table}`, "delete table ip6 calico"].slice(0, backend === "nft" ? 1 : 2)) {
       await new Promise((resolve) => setTimeout(resolve, 1500)); // not within a second of our own write
-      const told = host.lines.length;
+      const linesBefore = host.lines.length;
       host.namespace.run("nft", ["-f", "-"], script);
-      const isSaid = () => host.lines.slice(told).some((line) => line.startsWith("warn another program changed"));
-      await eventually(isSaid, 20_000); // about a second; without events it would be minutes
+      const isLogged = () =>
+        host.lines.slice(linesBefore).some((line) => line.startsWith("warn another program changed"));
+      await eventually(isLogged, 20_000); // about a second; without events it would be minutes
       await eventually(isClosed, 20_000);
       expect(await host.probe([{ from: a.target, to: b.v4, port: 80 }], 5000)).toEqual(["reached"]);
     }

@@ -120,7 +120,7 @@ for (const backend of BACKENDS)
       [80, 81].map((p) => ({ from: a.target, to: i === 0 ? b.v4 : b.v6, port: p })),
     );
     for (const fault of backend === "nftables" ? NFT_FAULTS : IPTABLES_FAULTS) {
-      const told = host.lines.length;
+      const linesBefore = host.lines.length;
       host.namespace.run("nft", [foreign]);
       const env = `T=iptables-${backend}; T6=ip6tables-${backend};`;
       host.namespace.run("sh", ["-c", `${env} ${fault}`]);
@@ -133,7 +133,7 @@ for (const backend of BACKENDS)
       }, 20_000).catch((error: unknown) => {
         throw new Error(`${fault}: not repaired\n${compare(held(host, backend))}`, { cause: error });
       });
-      const said = host.lines.slice(told).filter((line) => line.startsWith("warn another program"));
+      const said = host.lines.slice(linesBefore).filter((line) => line.startsWith("warn another program"));
       expect([fault, said.length > 0]).toEqual([fault, true]);
       if (fault !== "nft flush ruleset") host.namespace.run("nft", ["list", "table", "inet", "somebody"]);
     }

@@ -94,7 +94,7 @@ export class WorldDataplane implements AsyncDisposable {
   }
 
   /** Sends a message without waiting until it is applied. */
-  tell(message: DataplaneMessage): void {
+  enqueue(message: DataplaneMessage): void {
     this.#dataplane.send(message);
   }
 

@@ -119,9 +119,9 @@ test("the size of a set with more members than MaxIpsetSize is increased, also l
   const { calls } = dataplane.stats.ipset;
   await host.send({ type: "ipSetDeltaUpdate", id: "s:many", added: [], removed: nets(8) });
   expect(dataplane.stats.ipset.calls).toBeGreaterThan(calls);
-  const told = host.lines.length;
+  const linesBefore = host.lines.length;
   await Bun.sleep(2500); // two refreshes
-  expect(host.lines.slice(told).filter((line) => line.includes("another program"))).toEqual([]);
+  expect(host.lines.slice(linesBefore).filter((line) => line.includes("another program"))).toEqual([]);
   expect(listed()).toContain("maxelem 16");
   expect(await probe()).toEqual(["silent"]);
 }, 60_000);

@@ -33,7 +33,7 @@ const PORTS = [80, 53, 1500, 9999];
 
 for (const { state, original, ours } of CASES)
   test.skipIf(!haveRecordings)(
-    `${state}: from the original's ${original} to our ${ours} and back`,
+    `${state}: from Calico with ${original} to calico-ts with ${ours} and back`,
     async () => {
       await using node = new TrafficNode();
       using traffic = new Traffic();
