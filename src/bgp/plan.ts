@@ -24,8 +24,11 @@ export interface LocalInputs {
   /** CALICO_ADVERTISE_CLUSTER_IPS; replaces the configured ranges. */
   readonly clusterIps?: readonly string[];
   readonly workloads?: readonly LocalWorkload[];
-  /** Whether a secret with a usable password exists; otherwise the session has no password. */
-  readonly hasSecret?: (ref: SecretRef) => boolean;
+  /**
+   * Whether a secret with a usable password exists; otherwise the session has no password, which is a problem of the plan.
+   * "unknown" if the caller does not read secrets: the session has no password, and the caller reports that.
+   */
+  readonly hasSecret?: (ref: SecretRef) => boolean | "unknown";
   /** Whether a secret exists but is not usable as a password. The session is then left out. */
   readonly isUnusableSecret?: (ref: SecretRef) => boolean;
   /** Addresses of single services that this node announces. */
@@ -158,7 +161,9 @@ function nextHopOf(session: Session, sameAs: boolean): PlannedPeer["nextHop"] {
 function passwordOf(session: Session, inputs: LocalInputs, problems: Problem[]): string | null {
   if (session.password === undefined) return null;
   const { name, key } = session.password;
-  if (inputs.hasSecret?.(session.password) === true) return `${name}/${key}`;
+  const exists = inputs.hasSecret?.(session.password);
+  if (exists === true) return `${name}/${key}`;
+  if (exists === "unknown") return null;
   problems.push({
     object: session.because,
     problem: `secret ${name} with key ${key} not found: the session with ${session.address} has no password`,

@@ -26,13 +26,16 @@ export async function run(call: Call<typeof bgpPlanGrammar>): Promise<number> {
   const print = PRINTERS[call.flags.output];
   const directory = call.flags.from;
   const collector = new BgpCollector();
+  let isKubernetes = true;
   if (directory === undefined) {
     await using store = await openStore(call);
+    isKubernetes = store.datastore.name === "kubernetes";
     await collectDatastore(store.datastore, node, collector);
   } else await collectFiles(call, directory, collector);
   try {
-    const made = plan(collector.stateFor(node), node, inputsOf(call));
-    call.io.out(print({ ...made, secretsNotRead: secretsNotRead(made, call.flags.secret) }));
+    const notRead = new Set<string>();
+    const made = plan(collector.stateFor(node), node, inputsOf(call, isKubernetes, notRead));
+    call.io.out(print({ ...made, secretsNotRead: [...notRead] }));
     return 0;
   } catch (error) {
     if (!(error instanceof NoSuchNode)) throw error;
@@ -58,7 +61,11 @@ async function collectFiles(
   for (const { host, cidr, affinity } of blocks) collector.setBlock(host, cidr, affinity);
 }
 
-function inputsOf(call: Call<typeof bgpPlanGrammar>): LocalInputs {
+/**
+ * @param isKubernetes the plan assumes that the node can read Secrets
+ * @param notRead receives the secrets (`name/key`) that are not given by flags
+ */
+function inputsOf(call: Call<typeof bgpPlanGrammar>, isKubernetes: boolean, notRead: Set<string>): LocalInputs {
   const { env } = call.io;
   const routerId = call.flags["router-id"] ?? env["CALICO_ROUTER_ID"];
   const clusterIps = env["CALICO_ADVERTISE_CLUSTER_IPS"];
@@ -67,19 +74,19 @@ function inputsOf(call: Call<typeof bgpPlanGrammar>): LocalInputs {
     ...(clusterIps === undefined || clusterIps === ""
       ? {}
       : { clusterIps: clusterIps.split(",").map((text) => text.trim()) }),
-    // The command does not read Secrets, so it assumes that they exist and lists them in `secretsNotRead`.
-    hasSecret: () => true,
+    hasSecret: ({ name, key }) => {
+      const secret = `${name}/${key}`;
+      if (call.flags.secret.includes(secret)) return true;
+      notRead.add(secret);
+      // With another datastore, calico-node often has no access to the Kubernetes API, and then uses no password.
+      return isKubernetes || "unknown";
+    },
   };
 }
 
-/** The plan, and the secrets (`name/key`) that the plan assumes to exist. */
+/** The plan, and the secrets (`name/key`) that it needs and that the command did not read. */
 interface PrintedPlan extends BgpPlan {
   readonly secretsNotRead: readonly string[];
-}
-
-function secretsNotRead({ peers }: BgpPlan, given: readonly string[]): readonly string[] {
-  const used = new Set(peers.flatMap(({ password }) => password ?? []));
-  return [...used].filter((secret) => !given.includes(secret));
 }
 
 const PRINTERS = {

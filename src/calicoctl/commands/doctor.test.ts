@@ -92,26 +92,32 @@ test("bgp plan --from includes the node's blocks, and ignores resources that are
   });
 });
 
-test("bgp plan does not read secrets: it shows the password's name and never reports that there is no password", async () => {
+test("bgp plan lists the secrets that it does not read, and never reports that there is no password", async () => {
   using line = new CommandLine();
   const peer = `apiVersion: projectcalico.org/v3\nkind: BGPPeer\nmetadata: {name: tor}\nspec: {peerIP: 10.10.1.1, asNumber: 65001, password: {secretKeyRef: {name: bgp-secrets, key: r1}}}\n`;
   await line.given(node("n1", "10.10.1.5"), peer);
-  const text = await line.run("bgp", "plan", "n1");
-  expect(text).toMatchObject({ code: 0, err: "" });
-  expect(text.out).toContain("password bgp-secrets/r1");
-  expect(text.out).toContain(
-    "Secrets that this command did not read\n  bgp-secrets/r1: the session has this password if calico-node can read the Secret\n",
-  );
-  expect(text.out).not.toMatch(/Problems|no password/);
-  const json = async (...flags: string[]) =>
-    JSON.parse((await line.run("bgp", "plan", "n1", "-o", "json", ...flags)).out) as object;
-  expect(await json()).toMatchObject({
-    peers: [{ password: "bgp-secrets/r1" }],
-    problems: [],
-    secretsNotRead: ["bgp-secrets/r1"],
-  });
-  expect(await json("--secret", "bgp-secrets/r1")).toMatchObject({ problems: [], secretsNotRead: [] });
-  expect((await line.run("bgp", "plan", "n1", "-o", "bird")).out).toContain('password "<bgp-secrets/r1>"');
+  line.file("cluster/all.yaml", [node("n1", "10.10.1.5"), peer].join("---\n"));
+  const from = ["--from", `${line.folder}/cluster`];
+  const plan = (...flags: readonly string[]) => line.run("bgp", "plan", "n1", ...flags);
+  const json = async (...flags: readonly string[]) => JSON.parse((await plan("-o", "json", ...flags)).out) as object;
+  for (const source of [[], from]) {
+    const text = await plan(...source);
+    expect(text).toMatchObject({ code: 0, err: "" });
+    expect(text.out).toContain(
+      "Secrets that this command did not read\n  bgp-secrets/r1: the session has this password if calico-node can read the Secret\n",
+    );
+    expect(text.out).not.toMatch(/Problems|no password/);
+    expect(await json(...source)).toMatchObject({ problems: [], secretsNotRead: ["bgp-secrets/r1"] });
+    expect(await json(...source, "--secret", "bgp-secrets/r1")).toMatchObject({
+      peers: [{ password: "bgp-secrets/r1" }],
+      problems: [],
+      secretsNotRead: [],
+    });
+  }
+  // Files may be for the Kubernetes datastore, where nodes normally can read Secrets; SQLite has none, as in Calico with etcd.
+  expect((await plan(...from)).out).toContain("password bgp-secrets/r1");
+  expect((await plan(...from, "-o", "bird")).out).toContain('password "<bgp-secrets/r1>"');
+  expect(await json()).toMatchObject({ peers: [{ password: null }] });
 });
 
 const endpoint = (name: string, address: string) =>

@@ -37,7 +37,7 @@ export const bgpGroup: Command = {
         "NODE [--output=<OUTPUT>] [--from=<DIR>] [--router-id=<ID>] [--secret=<NAME/KEY>]... [--config=<CONFIG>]",
       ],
       details:
-        "The node computes the same plan. Inputs that only the node has are given by flags. Secrets are not read: the plan assumes that the node can read them, and lists those that are not given by --secret. Workloads that use BGP are not listed as peers.",
+        "The node computes the same plan. Inputs that only the node has are given by flags. Secrets are not read: the plan lists those that are not given by --secret. With the Kubernetes datastore and with --from, it assumes that the node can read them. Workloads that use BGP are not listed as peers.",
       ...bgpPlanGrammar,
       examples: [
         { line: "node1", about: "Sessions, announced routes and filters of node1." },
