@@ -13,7 +13,7 @@ import {
   Unavailable,
 } from "../datastore/index.ts";
 import { describeError, type Logger, silentLogger } from "../lib/log/log.ts";
-import { pause } from "../lib/retry.ts";
+import { type Backoff, backoffDelay, pause } from "../lib/retry.ts";
 import { KEEP_ALIVE_IDLE_MS } from "../lib/http/tcp-keepalive.ts";
 import type { Key } from "../model/index.ts";
 import { AttemptTracker, addressText, type TyphaAddress, TyphaUnreachable } from "./discovery.ts";
@@ -58,6 +58,8 @@ const WRITE_TIMEOUT_MS = 10_000;
 const DIAL_TIMEOUT_MS = 10_000;
 const RETRY_MS = 100;
 const PAUSE_MS = 1_000;
+/** After sessions that ended before the client was in sync. Reconnecting at once would load the server without end. */
+const UNSYNCED_BACKOFF: Backoff = { firstMs: 200, maxMs: 30_000 };
 const MAX_HELLO_FRAME = 4096;
 /** All servers have the same data, so failures of any of them are recorded under one name. */
 const SERVER = "Typha";
@@ -88,10 +90,15 @@ export class TyphaSyncer implements Syncer {
     const tracker = new AttemptTracker(this.#options.find);
     const { firstConnectionTimeoutMs = Number.POSITIVE_INFINITY } = this.#options;
     let deadlineMs = performance.now() + firstConnectionTimeoutMs;
+    let unsyncedSessions = 0;
     for (let hasSynced = false; !signal.aborted; deadlineMs = Number.POSITIVE_INFINITY) {
       const session = await this.#connect(tracker, buffer, hasSynced, deadlineMs, signal);
       if (session === undefined) return;
-      void session.inSync.then(() => this.#outages.recordSuccess(SERVER));
+      let isInSync = false;
+      void session.inSync.then(() => {
+        isInSync = true;
+        this.#outages.recordSuccess(SERVER);
+      });
       const { reason, silentMs } = await session.finished;
       hasSynced ||= session.hasSynced;
       tracker.markTried(session.address);
@@ -100,6 +107,8 @@ export class TyphaSyncer implements Syncer {
       this.#outages.recordFailure(SERVER, new Unavailable(session.address, reason, { silentMs }));
       buffer.onStatus("wait-for-ready");
       buffer.onRestart();
+      unsyncedSessions = isInSync ? 0 : unsyncedSessions + 1;
+      if (!isInSync) await pause(backoffDelay(UNSYNCED_BACKOFF, unsyncedSessions - 1), signal);
     }
   }
 

@@ -189,3 +189,25 @@ test("a plain and a compressed snapshot have the same content", () => {
   expect(cache.counts.packedBytes).toBeLessThan(cache.counts.rawBytes);
   cache.close();
 });
+
+test("frames and kept crumbs are limited in bytes, whatever the order of large values", () => {
+  const names = Array.from({ length: 50 }, (_, i) => `s${(i * 37) % 50}`);
+  const large = (name: string) => update(name, name.padEnd(1_400_000, "x"));
+  const cache = new SnapshotCache();
+  cache.onUpdates(names.map(large));
+  cache.publish();
+  const frames: number[] = [];
+  let path = "";
+  for (let leaf = cache.leafAfter(path); leaf !== undefined; leaf = cache.leafAfter(path)) {
+    frames.push(cache.leafFrame(leaf, false).bytes.length);
+    path = leaf.entries.at(-1)!.path;
+  }
+  for (const crumb of cache.crumbsAfter(cache.head.sequence - 1)!) frames.push(crumb.frame.bytes(false).length);
+  expect(Math.max(...frames)).toBeLessThan(6_000_000);
+  expect(snapshot(cache).size).toBe(50);
+  // 70 MB of changes: the oldest are no longer kept, and a client that needs them gets the changed entries.
+  expect(cache.crumbsAfter(1)).toBeUndefined();
+  const kept = cache.crumbsAfter(cache.head.sequence - 5)!;
+  expect(kept.length).toBe(5);
+  cache.close();
+});

@@ -25,6 +25,7 @@ class SharedFrame {
 /** A published batch of changes, which leads from one state of the datastore to a later one. */
 export interface Crumb extends CrumbHead {
   readonly changes: readonly TextUpdate[];
+  readonly sizeBytes: number;
   readonly frame: SharedFrame;
 }
 
@@ -40,6 +41,7 @@ export interface LeafFrame {
 export interface Leaf {
   /** Sorted by path, never empty. */
   entries: Entry[];
+  sizeBytes: number;
   /** Sequence number of its newest change. */
   sequence: number;
   packed: CachedFrame | undefined;
@@ -76,6 +78,13 @@ export interface CacheCounts {
 }
 
 const LEAF_SPLIT = 1024;
+/**
+ * Leaves and crumbs of more than one entry are at most this large, because a client rejects frames above 64 MB
+ * (MAX_SERVER_FRAME): fifty network sets of 1.4 MB in one frame would stop all clients.
+ */
+const MAX_FRAME_BYTES = 4 << 20;
+/** Kept crumbs. A client that needs older changes gets the entries that changed since. */
+const MAX_CRUMB_BYTES = 64 << 20;
 const MAX_CRUMBS = 1024;
 const MAX_CRUMB_CHANGES = 20_000;
 const MAX_DELETIONS = 200_000;
@@ -106,6 +115,7 @@ export class SnapshotCache implements SyncerSink {
   /** The newest is the last. */
   #crumbs: Crumb[] = [];
   #crumbChanges = 0;
+  #crumbBytes = 0;
   /** By path; the oldest first. */
   readonly #deletions = new Map<string, { readonly sequence: number; readonly at: number }>();
   /** Deletions up to this sequence number are no longer kept. */
@@ -173,11 +183,13 @@ export class SnapshotCache implements SyncerSink {
     this.#newest.clear();
     if (pending.length === 0 && this.#latestStatus === this.#head.status) return;
     this.#publishedAt = this.#now();
-    for (let i = 0; i === 0 || i < pending.length; i += this.#maxBatch) {
-      const isLast = i + this.#maxBatch >= pending.length;
-      const status = isLast ? this.#latestStatus : this.#head.status;
-      this.#addCrumb(pending.slice(i, i + this.#maxBatch), status);
-    }
+    let start = 0;
+    do {
+      const end = this.#endOfCrumb(pending, start);
+      const status = end === pending.length ? this.#latestStatus : this.#head.status;
+      this.#addCrumb(pending.slice(start, end), status);
+      start = end;
+    } while (start < pending.length);
     this.#deleteOldDeletions();
     for (const listener of this.#listeners) listener();
   }
@@ -254,6 +266,17 @@ export class SnapshotCache implements SyncerSink {
     this.#timer = setTimeout(() => this.publish(), waitMs);
   }
 
+  /** Returns the index after the last change that fits into a crumb with the change at `start`. */
+  #endOfCrumb(changes: readonly TextUpdate[], start: number): number {
+    let [end, bytes] = [start, 0];
+    for (const change of changes.slice(start, start + this.#maxBatch)) {
+      bytes += sizeOf(change);
+      if (end > start && bytes > MAX_FRAME_BYTES) break;
+      end++;
+    }
+    return end;
+  }
+
   #addCrumb(changes: readonly TextUpdate[], status: SyncStatus): void {
     const head: CrumbHead = { sequence: this.#head.sequence + 1, status, time: this.#now() };
     for (const change of changes) this.#apply(change, head.sequence);
@@ -262,11 +285,20 @@ export class SnapshotCache implements SyncerSink {
     );
     this.#head = head;
     this.counts.lastCrumb = changes.length;
-    this.#crumbs.push({ ...head, changes, frame });
+    const sizeBytes = changes.reduce((sum, change) => sum + sizeOf(change), 0);
+    this.#crumbs.push({ ...head, changes, sizeBytes, frame });
     this.#crumbChanges += changes.length;
+    this.#crumbBytes += sizeBytes;
     let drop = 0;
-    while (this.#crumbs.length - drop > MAX_CRUMBS || this.#crumbChanges > MAX_CRUMB_CHANGES)
-      this.#crumbChanges -= this.#crumbs[drop++]?.changes.length ?? 0;
+    while (
+      this.#crumbs.length - drop > MAX_CRUMBS ||
+      this.#crumbChanges > MAX_CRUMB_CHANGES ||
+      this.#crumbBytes > MAX_CRUMB_BYTES
+    ) {
+      const oldest = this.#crumbs[drop++];
+      this.#crumbChanges -= oldest?.changes.length ?? 0;
+      this.#crumbBytes -= oldest?.sizeBytes ?? 0;
+    }
     if (drop > 0) this.#crumbs = this.#crumbs.slice(drop);
   }
 
@@ -292,21 +324,28 @@ export class SnapshotCache implements SyncerSink {
       return;
     }
     const at = lowerBound(leaf.entries, entry.path);
-    const isKnown = leaf.entries[at]?.path === entry.path;
+    const before = leaf.entries[at];
+    const isKnown = before?.path === entry.path;
     leaf.entries.splice(at, isKnown ? 1 : 0, entry);
+    leaf.sizeBytes += sizeOf(entry) - (isKnown ? sizeOf(before) : 0);
     touch(leaf, entry.sequence);
-    if (leaf.entries.length <= LEAF_SPLIT) return;
-    // New paths mostly arrive in order: at the end of the leaf, split so that the left part stays full.
-    const right = leaf.entries.splice(at >= LEAF_SPLIT ? LEAF_SPLIT : LEAF_SPLIT / 2);
+    const length = leaf.entries.length;
+    if (length <= LEAF_SPLIT && (leaf.sizeBytes <= MAX_FRAME_BYTES || length === 1)) return;
+    // New paths mostly arrive in order, so a leaf that grows at its end stays almost full.
+    const splitAt = at >= length - 1 ? length - 1 : length >> 1;
+    const right = leaf.entries.splice(splitAt);
     leaf.packed = leaf.plain = undefined;
-    this.#leaves.splice(i + 1, 0, newLeaf(right, leaf.sequence));
+    const created = newLeaf(right, leaf.sequence);
+    leaf.sizeBytes -= created.sizeBytes;
+    this.#leaves.splice(i + 1, 0, created);
   }
 
   #removeEntry(path: string, sequence: number): void {
     const i = this.#leafIndex(path);
     const leaf = this.#leaves[i];
     if (leaf === undefined) return;
-    leaf.entries.splice(lowerBound(leaf.entries, path), 1);
+    const [removed] = leaf.entries.splice(lowerBound(leaf.entries, path), 1);
+    leaf.sizeBytes -= removed === undefined ? 0 : sizeOf(removed);
     touch(leaf, sequence);
     if (leaf.entries.length === 0) this.#leaves.splice(i, 1);
   }
@@ -332,8 +371,11 @@ export class SnapshotCache implements SyncerSink {
   }
 }
 
+const sizeOf = ({ path, value }: TextUpdate): number => path.length + (value?.length ?? 0);
+
 const newLeaf = (entries: Entry[], sequence: number): Leaf => ({
   entries,
+  sizeBytes: entries.reduce((sum, entry) => sum + sizeOf(entry), 0),
   sequence,
   packed: undefined,
   plain: undefined,

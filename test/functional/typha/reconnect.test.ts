@@ -55,6 +55,29 @@ test("TC-T25 an incomplete snapshot is discarded", async () => {
   expect(Object.keys(stateOf(client))).toEqual(["/calico/v1/netset/a"]);
 });
 
+test("fifty network sets of 1.4 MB reach connected and new clients", async () => {
+  await using server = await TestServer.start();
+  server.felix.onUpdates([set("before", "x")]);
+  server.felix.onStatus("in-sync");
+  await using connected = TestConsumer.connect(server.address);
+  await eventually(() => connected.status === "in-sync");
+  const sets = Array.from({ length: 50 }, (_, i) => set(`large${i}`, `${i}`.padEnd(1_400_000, "x")));
+  server.felix.onUpdates([...sets, set("after", "x")]);
+  await eventually(() => connected.state.size === 52, 30_000);
+  await using fresh = TestConsumer.connect(server.address);
+  await eventually(() => fresh.status === "in-sync" && fresh.state.size === 52, 30_000);
+  expect(connected.statuses).toEqual(["wait-for-ready", "resync", "in-sync"]);
+}, 60_000);
+
+test("a client waits longer after each session that ends before it is in sync", async () => {
+  await using torn = await TornServer.start();
+  await using _client = TestConsumer.connect(torn.address);
+  await eventually(() => torn.served >= 4, 10_000);
+  const started = performance.now();
+  await eventually(() => torn.served >= 5, 10_000);
+  expect(performance.now() - started).toBeGreaterThan(800); // 200, 400, 800, 1,600 ms
+});
+
 test("TC-T14 a client leaves a server that stops sending for another server", async () => {
   await using silent = await TornServer.start({ isSilent: true });
   await using good = await TestServer.start();
