@@ -1,9 +1,8 @@
 // Checks whether KubeVirt virtual machines exist. A virtual machine keeps its addresses when its pods are replaced, so the
 // addresses are in use as long as the virtual machine exists.
-import type { KubeApi, KubeObject } from "../../datastore/index.ts";
+import { isObjectMissing, type KubeApi, type KubeObject } from "../../datastore/index.ts";
 import { ATTRIBUTE } from "../../ipam/index.ts";
 import type { Labels } from "../../model/index.ts";
-import { httpStatusOf } from "../http-status.ts";
 
 const MIN_GRACE_MS = 5 * 60_000;
 const KUBEVIRT = "/apis/kubevirt.io/v1";
@@ -51,7 +50,7 @@ export class KubeVirt implements VirtualMachineLookup {
       return await this.#api.get<KubeObject>(path, { signal });
     } catch (error) {
       signal.throwIfAborted();
-      return httpStatusOf(error) === 404 ? "absent" : "unknown";
+      return isObjectMissing(error) ? "absent" : "unknown";
     }
   }
 }

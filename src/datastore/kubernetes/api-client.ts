@@ -63,13 +63,26 @@ export type KubeWatchEvent =
       readonly object: { readonly code?: number; readonly reason?: string; readonly message?: string };
     };
 
-const PAGE = 500;
+const MAX_PAGE_ITEMS = 500;
+/**
+ * The first page of a list is small and the next ones aim at this size, because parsing a page blocks the process: an
+ * object has up to 1.5 MB, and a tenant may create hundreds of that size.
+ */
+const PAGE_BYTES = 8 << 20;
+const FIRST_PAGE_ITEMS = 20;
+const MAX_PAGE_GROWTH = 5;
 const DEFAULT_TIMEOUT_MS = 10_000;
 const DEFAULT_WATCH_IDLE_MS = 150_000;
 
 /** Allows `burst` requests at once and `qps` per second after that. `qps` of 0 or less = no limit. */
 export const requestLimit = (qps: number, burst: number): TokenBucket =>
   new TokenBucket({ capacity: burst, refillMs: qps <= 0 ? 0 : 1000 / qps });
+
+/** Returns how many objects to request, if `items` of them had `size` characters. */
+export function nextPageItems(items: number, size: number): number {
+  const wanted = Math.floor((items * PAGE_BYTES) / Math.max(1, size));
+  return Math.max(1, Math.min(wanted, items * MAX_PAGE_GROWTH, MAX_PAGE_ITEMS));
+}
 
 export class KubeApi {
   readonly #access: Access;
@@ -113,13 +126,14 @@ export class KubeApi {
     for (let attempt = 0; ; attempt++) {
       const items: T[] = [];
       let next: string | undefined;
+      let limit = FIRST_PAGE_ITEMS;
       try {
         for (;;) {
           // The continue token contains the revision; the server rejects a request that has both.
           const { resourceVersion, resourceVersionMatch, ...others } = options.query ?? {};
           const first = next === undefined ? { resourceVersion, resourceVersionMatch } : {};
-          const query = { ...others, ...first, limit: String(PAGE), continue: next };
-          const page = await this.json<KubeList<T>>({
+          const query = { ...others, ...first, limit: String(limit), continue: next };
+          const { value: page, size } = await this.#request<KubeList<T>>({
             method: "GET",
             path,
             query,
@@ -131,6 +145,7 @@ export class KubeApi {
             if (!isObject(item)) throw this.#unreadable(path, "an item has no metadata");
             items.push(item);
           }
+          limit = nextPageItems(limit, size);
           next = page.metadata.continue === "" ? undefined : page.metadata.continue;
           if (next === undefined) return { items, metadata: page.metadata };
         }
@@ -143,12 +158,17 @@ export class KubeApi {
 
   /** Sends a request and returns the parsed answer. Retries once with new credentials after 401, and after 429. */
   async json<T>(request: KubeRequest): Promise<T> {
+    return (await this.#request<T>(request)).value;
+  }
+
+  /** @returns the parsed answer and the length of its text */
+  async #request<T>(request: KubeRequest): Promise<{ readonly value: T; readonly size: number }> {
     await this.#limit.take(request.signal);
     for (let attempt = 0; ; attempt++) {
       const answer = await this.#exchange(request, attempt);
       if (answer === undefined) continue;
       const { response, text, code } = answer;
-      if (code >= 200 && code < 300) return this.#parse(request, text) as T;
+      if (code >= 200 && code < 300) return { value: this.#parse(request, text) as T, size: text.length };
       const error = statusError(nameOf(request), response, text);
       if (code === 401 && attempt === 0) {
         this.#access.clearCache();
@@ -251,13 +271,17 @@ export class KubeApi {
   }
 
   async #readAll(request: KubeRequest, response: IncomingMessage): Promise<string> {
+    // Not a limit for the whole answer: a long list over a slow connection would never be complete.
     const timer = setTimeout(
-      () => response.destroy(new Error(`answer not complete within ${this.#timeoutMs / 1000} s`)),
+      () => response.destroy(new Error(`no data for ${this.#timeoutMs / 1000} s`)),
       this.#timeoutMs,
     );
     try {
       const chunks: Uint8Array[] = [];
-      for await (const chunk of response as AsyncIterable<Uint8Array>) chunks.push(chunk);
+      for await (const chunk of response as AsyncIterable<Uint8Array>) {
+        timer.refresh();
+        chunks.push(chunk);
+      }
       return Buffer.concat(chunks).toString("utf8");
     } catch (error) {
       if (request.signal?.aborted === true) throw request.signal.reason;
