@@ -474,7 +474,7 @@ describe("in the Kubernetes datastore", () => {
       ]) {
         const answer = await cluster.calicoctl(args);
         expect(answer.exitCode).toBe(1);
-        expect(answer.stderr + answer.stdout).toContain("label rack of node n1 comes from Kubernetes");
+        expect(answer.stderr + answer.stdout).toContain("label rack of node n1 is a label of the Kubernetes node");
       }
       expect((await cluster.calicoctl(["label", "node", "n1", "mine=1"])).exitCode).toBe(0);
       expect((await cluster.api.get<KubeObject>("/api/v1/nodes/n1")).metadata.labels?.["rack"]).toBe("r1");
