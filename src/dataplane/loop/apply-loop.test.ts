@@ -242,12 +242,12 @@ test("a write that is interrupted by the abort is not an error", async () => {
 
 test("FD-005 sets and routes have separate resync intervals with up to 10 % jitter, and none if disabled", async () => {
   for (const random of [0, 0.999]) {
+    const started = performance.now(); // before the loop: on a busy machine it may be in sync long before this test goes on
     const { loop, calls } = testLoop({}, { setRefreshMs: 40, routeRefreshMs: 0, random: () => random });
     await whileInSync(loop, async () => {
-      const started = performance.now();
       await eventually(() => calls.includes("resync set"));
       expect(performance.now() - started).toBeGreaterThan(30 * (1 + 0.1 * random));
-      await eventually(() => calls.filter((call) => call === "resync set").length === 2); // repeatedly
+      await eventually(() => calls.filter((call) => call === "resync set").length >= 2); // repeatedly
       expect(calls).not.toContain("resync route");
     });
   }
