@@ -126,8 +126,8 @@ function idle(account: AccountName, reasons: readonly RegExp[]): string[] {
   );
 }
 
-/** Runs a syncer until it is in sync. */
-async function follow(store: Datastore, name: SyncerName): Promise<void> {
+/** Runs a syncer until it is in sync and, if it is Felix's, watches the definitions of custom resources. */
+async function follow(store: Datastore, name: SyncerName, account: AccountName): Promise<void> {
   const stop = new AbortController();
   const failures: unknown[] = [];
   let isInSync = false;
@@ -136,6 +136,8 @@ async function follow(store: Datastore, name: SyncerName): Promise<void> {
     stop.signal,
   );
   await eventually(() => isInSync, `${name} in sync`);
+  const watched = "watch apiextensions.k8s.io/customresourcedefinitions";
+  if (name === "felix") await eventually(() => used(account).has(watched), watched);
   stop.abort();
   await running;
   expect({ name, failures }).toEqual({ name, failures: [] });
@@ -190,7 +192,8 @@ suite("TC-I10 calico-node: the permissions are sufficient and minimal", async ()
     const client = new Client(store);
     const ipam = new Ipam({ datastore: store, log: silentLogger });
     await reconcileTunnels({ client, ipam, node: "n1", log: silentLogger });
-    for (const name of ["felix", "bgp", "tunnel-ip-allocation", "node-status"] as const) await follow(store, name);
+    for (const name of ["felix", "bgp", "tunnel-ip-allocation", "node-status"] as const)
+      await follow(store, name, "calico-node");
     {
       await using reads = new NodeCache("n1", { store, api, log: silentLogger });
       await eventually(() => reads.isInSync, "the CNI service knows its node");
