@@ -3,6 +3,9 @@ import { heapStats } from "bun:jsc";
 
 const WARM_UP_ROUNDS = 1000;
 const ROUNDS = 4000;
+/** A leak grows in every measurement. Objects of other tests in the process, such as buffered output, grow in one of them. */
+const MEASUREMENTS = 3;
+const NEGLIGIBLE = 0.1;
 
 /**
  * Returns the number of objects, including strings, that remain after each round. It is about 0 for code without leaks,
@@ -16,6 +19,12 @@ export async function objectsLeftPerRound(round: (number: number) => void | Prom
     Bun.gc(true);
     return heapStats().objectCount;
   };
-  const before = await run(WARM_UP_ROUNDS);
-  return ((await run(ROUNDS)) - before) / ROUNDS;
+  let before = await run(WARM_UP_ROUNDS);
+  let least = Number.POSITIVE_INFINITY;
+  for (let i = 0; i < MEASUREMENTS && least > NEGLIGIBLE; i++) {
+    const after = await run(ROUNDS);
+    least = Math.min(least, (after - before) / ROUNDS);
+    before = after;
+  }
+  return least;
 }
