@@ -198,7 +198,7 @@ describe.skipIf(!canRun)("calico cni-service", () => {
       const calico = join(import.meta.dir, "../../../dist/calico");
       const { exitCode, stderr } = Bun.spawnSync([...nobody, calico, "cni-service"], { env });
       expect(exitCode).toBe(1);
-      expect(stderr.toString()).toMatch(/^[^\n]*may not read and write it[^\n]*\n$/);
+      expect(stderr.toString()).toMatch(/^[^\n]*no permission to read and write the file[^\n]*\n$/);
     } finally {
       rmSync(folder, { recursive: true });
     }

@@ -98,18 +98,29 @@ async function see(state: NamedState, backend: Backend): Promise<Files> {
       10_000,
     );
   }
-  const routes = lines(run("ip", "-4", "route"), (line) => !line.includes("proto kernel")).concat(
-    lines(run("ip", "-6", "route"), (line) => !line.includes("proto kernel")),
-  );
-  const files = new Map([["ip-route", routes]]);
-  if (backend === "nftables") files.set("nft-ruleset", ruleset(run("nft", "-s", "list", "ruleset")));
-  else {
-    files.set("iptables-save", iptables(run(`iptables-${backend}-save`)));
-    files.set("ip6tables-save", iptables(run(`ip6tables-${backend}-save`)));
-    files.set("ipset-save", ipset(run("ipset", "save")));
-  }
-  return files;
+  const collect = (): Files => {
+    const routes = lines(run("ip", "-4", "route"), (line) => !line.includes("proto kernel")).concat(
+      lines(run("ip", "-6", "route"), (line) => !line.includes("proto kernel")),
+    );
+    const files = new Map([["ip-route", routes]]);
+    if (backend === "nftables") files.set("nft-ruleset", ruleset(run("nft", "-s", "list", "ruleset")));
+    else {
+      files.set("iptables-save", iptables(run(`iptables-${backend}-save`)));
+      files.set("ip6tables-save", iptables(run(`ip6tables-${backend}-save`)));
+      files.set("ipset-save", ipset(run("ipset", "save")));
+    }
+    return files;
+  };
+  // Addresses of the host arrive as events after the messages, so the first look may be too early.
+  const isExpected = (): boolean =>
+    collect()
+      .entries()
+      .every(([name, text]) => readIfExists(join(ROOT, state.name, name)) === text);
+  if (!isUpdate) await eventually(isExpected, 10_000).catch(() => {}); // the caller shows the difference
+  return collect();
 }
+
+const readIfExists = (path: string): string | undefined => (existsSync(path) ? readFileSync(path, "utf8") : undefined);
 
 if (isUpdate) {
   rmSync(ROOT, { recursive: true, force: true });

@@ -80,7 +80,7 @@ test("doctor on any host reports node, interface, address, peer and the setting 
 
 test("calico-node logs a warning at startup that the peer is in the network of eth0", () => {
   const log = readFileSync(lab.folder.log("node2-calico-node"), "utf8");
-  const warning = log.split("\n").find((line) => line.includes("a BGP peer is in the network of another interface"));
+  const warning = log.split("\n").find((line) => line.includes("BGP peer is in the network of an interface"));
   for (const words of [
     "[WARN]",
     'because="BGPPeer rack-v4"',
