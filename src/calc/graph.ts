@@ -139,12 +139,15 @@ export class CalculationGraph {
       onMemberRemoved: (id, member) => out.ipSets.removeMember(id, member),
     };
     this.#members = new MemberIndex(members, settings, (id) => this.#scanner.onMemberCount(id));
-    this.#serviceMembers = new ServiceIndex(members, settings);
+    this.#serviceMembers = new ServiceIndex(members, settings, (id) => this.#scanner.onMemberCount(id));
     const scannerListener: RuleScannerListener = {
       onIpSetUsed: (set) => this.#countSet(set),
-      onIpSetUnused: ({ id }) => this.#members.removeSet(id),
+      onIpSetUnused: ({ id, content }) =>
+        content.kind === "service" ? this.#serviceMembers.removeSet(id) : this.#members.removeSet(id),
+      countStep: ({ id, content }) => content.kind === "service" || this.#members.countStep(id),
       onIpSetActive: (set) => this.#fillSet(set),
       onIpSetInactive: (set) => this.#emptySet(set),
+      fillStep: (set) => this.#fillStep(set),
       onPolicyTooLarge: (key) => listener.onPolicyTooLarge?.(key),
       onNamespaceLimit: (namespace, state) => listener.onNamespaceLimit?.(namespace, state),
       onPolicyActive: (key, policy) =>
@@ -154,7 +157,10 @@ export class CalculationGraph {
       onProfileActive: (name, profile) => out.profiles.update(name, { type: "activeProfileUpdate", name, profile }),
       onProfileInactive: (name) => out.profiles.remove(name, { type: "activeProfileRemove", name }),
     };
-    this.#scanner = new RuleScanner(scannerListener, (id) => this.#members.memberCount(id));
+    this.#scanner = new RuleScanner(
+      scannerListener,
+      (id) => this.#members.memberCount(id) + this.#serviceMembers.memberCount(id),
+    );
     this.#activeRules = new ActiveRules({
       onPolicyActive: ({ id, key, policy }) => this.#scanner.setPolicy(id, key, policy),
       onPolicyInactive: ({ id, key }) => this.#scanner.deletePolicy(id, key),
@@ -198,8 +204,9 @@ export class CalculationGraph {
       const mesh = new AmbientMesh((key, isAmbient) =>
         this.#resolver.setComputed(key, { isIstioAmbient: isAmbient ? true : undefined }),
       );
-      this.#countSet(AMBIENT_SET);
+      this.#countSet(AMBIENT_SET); // no endpoint is known yet, so the set is complete at once
       this.#fillSet(AMBIENT_SET);
+      this.#fillStep(AMBIENT_SET);
       this.#activeRules.addSelection(AMBIENT_SELECTOR, mesh);
     }
     if (settings.routes !== "none")
@@ -264,25 +271,51 @@ export class CalculationGraph {
 
   /**
    * Does the work that precedes a flush. After a change of large policies, this may take seconds. The caller can split the
-   * work with `isTimeUp` and apply other updates between the parts.
+   * work with `isTimeUp`, which is called about once per millisecond, and apply other updates between the parts.
    * @returns false if work is left
    */
-  settle(isTimeUp?: () => boolean): boolean {
-    return this.#scanner.settle(isTimeUp);
+  settle(isTimeUp: () => boolean = () => false): boolean {
+    this.#scanner.collectResized();
+    for (;;) {
+      const didMembers = this.#members.step();
+      const didServices = this.#serviceMembers.step();
+      const didRules = this.#scanner.step();
+      if (!didMembers && !didServices && !didRules) return true;
+      if (!isTimeUp()) continue;
+      // Before the first flush nobody waits, and sets that are filled at the same time need more memory.
+      if (this.#isInSyncEmitted) this.#scanner.nextTurn();
+      return false;
+    }
   }
 
   /** Emits the changes since the last flush, ordered as described in messages.ts. */
   flush(): void {
     this.settle();
-    this.#resolver.flush();
+    this.flushSettled();
+    if (!this.#isInSync || this.#isInSyncEmitted) return;
+    this.#isInSyncEmitted = true;
+    this.#listener.onMessage({ type: "inSync" });
+  }
+
+  /**
+   * Emits the changes that are settled. Policies that are not, and endpoints with such policies, stay in the dataplane as
+   * they are. Must not be called before the first flush: the dataplane would take an incomplete state for complete.
+   */
+  flushSettled(): void {
+    this.#resolver.flush(this.#scanner);
+    const { policies, profiles } = this.#resolver.heldReferences();
+    this.#scanner.removeDeleted(({ kind, id }) => (kind === "policy" ? policies : profiles).has(id));
     this.#routes?.flush();
     this.#config.flush();
     this.#out.flush((message) => this.#listener.onMessage(message));
-    if (!this.#isInSync) return;
-    this.#stats.flush();
-    if (this.#isInSyncEmitted) return;
-    this.#isInSyncEmitted = true;
-    this.#listener.onMessage({ type: "inSync" });
+    if (this.#isInSync) this.#stats.flush();
+  }
+
+  /** Returns true if the latest version of a policy or local endpoint was not emitted yet. */
+  isHeld(key: PolicyKey | EndpointKey): boolean {
+    return key.type === "policy"
+      ? !this.#scanner.isPolicySettled(policyKeyText(key))
+      : this.#resolver.isHeld(endpointKeyText(key));
   }
 
   update({ key, value }: GraphUpdate): void {
@@ -415,18 +448,25 @@ export class CalculationGraph {
 
   #countSet(set: IpSetSpec): void {
     const { content } = set;
-    if (content.kind !== "service") this.#members.addSet({ ...set, content });
+    if (content.kind === "service") this.#serviceMembers.addSet({ ...set, content });
+    else this.#members.addSet({ ...set, content });
   }
 
-  #fillSet(set: IpSetSpec): void {
-    const { id, type, content } = set;
+  #fillSet({ id, type, content }: IpSetSpec): void {
     this.#out.ipSets.add(id, type);
-    if (content.kind === "service") this.#serviceMembers.addSet({ ...set, content });
+    this.#out.ipSets.setIncomplete(id);
+    if (content.kind === "service") this.#serviceMembers.fill(id);
     else this.#members.fill(id);
   }
 
+  #fillStep({ id, content }: IpSetSpec): boolean {
+    const isComplete = content.kind === "service" ? this.#serviceMembers.fillStep(id) : this.#members.fillStep(id);
+    if (isComplete) this.#out.ipSets.setComplete(id);
+    return isComplete;
+  }
+
   #emptySet({ id, content }: IpSetSpec): void {
-    if (content.kind === "service") this.#serviceMembers.removeSet(id);
+    if (content.kind === "service") this.#serviceMembers.empty(id);
     else this.#members.empty(id);
     this.#out.ipSets.remove(id);
   }

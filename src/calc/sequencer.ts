@@ -42,6 +42,15 @@ class PendingIpSets {
   readonly #changed = new Map<IpSetId, { readonly added: Set<string>; readonly removed: Set<string> }>();
   readonly #removed = new Set<IpSetId>();
   readonly #sent = new Set<IpSetId>();
+  /** New sets to which members are still being added. They are not sent, because nothing refers to them yet. */
+  readonly #incomplete = new Set<IpSetId>();
+
+  setIncomplete(id: IpSetId): void {
+    this.#incomplete.add(id);
+  }
+  setComplete(id: IpSetId): void {
+    this.#incomplete.delete(id);
+  }
 
   add(id: IpSetId, type: IpSetType): void {
     if (this.#added.has(id) || (this.#sent.has(id) && !this.#removed.has(id)))
@@ -53,6 +62,7 @@ class PendingIpSets {
   remove(id: IpSetId): void {
     this.#changed.delete(id);
     this.#added.delete(id);
+    this.#incomplete.delete(id);
     if (this.#sent.has(id)) this.#removed.add(id);
   }
 
@@ -76,10 +86,11 @@ class PendingIpSets {
 
   flushUpdates(emit: (message: DataplaneMessage) => void): void {
     for (const [id, { type, members }] of this.#added) {
+      if (this.#incomplete.has(id)) continue;
+      this.#added.delete(id);
       this.#sent.add(id);
       emit({ type: "ipSetUpdate", id, setType: type, members: [...members] });
     }
-    this.#added.clear();
     for (const [id, { added, removed }] of this.#changed)
       if (added.size + removed.size > 0)
         emit({ type: "ipSetDeltaUpdate", id, added: [...added], removed: [...removed] });

@@ -115,7 +115,7 @@ const arbWalk = (group: readonly NamedState[]) => {
       fc.record({
         update: fc.nat(updates.length - 1),
         remove: fc.boolean(),
-        after: fc.constantFrom("nothing", "settle one step", "flush"),
+        after: fc.constantFrom("nothing", "settle one step", "flush what is settled", "flush"),
       }),
       { minLength: 5, maxLength: 60 },
     ),
@@ -146,6 +146,7 @@ for (const [i, group] of groups.entries())
             state.set(key, update);
           }
           if (step.after === "settle one step") harness.graph.settle(() => true);
+          else if (step.after === "flush what is settled") harness.flushAfterSteps(1);
           else if (step.after === "flush") harness.flush();
         }
         harness.flush();

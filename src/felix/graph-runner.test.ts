@@ -121,19 +121,70 @@ test("FC-109 flushes nothing while the dataplane is busy, and merges changes", a
   expect(messages.filter(({ type }) => type === "hostMetadataUpdate")).toHaveLength(1);
 });
 
-test("calculates a policy with many selectors in time slices, and flushes once", async () => {
-  const { runner, messages } = createRunner({ tickMs: 100 }); // each slice ends after its first step
-  runner.onStatus("in-sync");
-  await turn();
-  const updates = [wep("a"), policyWithSelectors(600)].map((update) => ({ ...update, change: "new" }));
-  runner.onUpdates(updates as SyncerUpdate[]);
+/** Passes the updates to the runner and waits, turn by turn, until `isDone` returns true. Returns the number of turns. */
+async function turnsUntil(runner: GraphRunner, updates: readonly object[], isDone: () => boolean): Promise<number> {
+  runner.onUpdates(updates.map((update) => ({ ...update, change: "new" })) as SyncerUpdate[]);
   let turns = 0;
-  while (!messages.some(({ type }) => type === "activePolicyUpdate")) {
+  while (!isDone()) {
     await turn();
     expect(++turns).toBeLessThan(5000);
   }
-  expect(turns).toBeGreaterThan(1000);
-  expect(messages.filter(({ type }) => type === "ipSetUpdate")).toHaveLength(600);
+  return turns;
+}
+
+test("calculates a policy with many selectors in time slices, and sends it when all its IP sets are sent", async () => {
+  const { runner, messages } = createRunner({ tickMs: 100 }); // each slice ends after its first step
+  runner.onStatus("in-sync");
+  await turn();
+  const isSent = () => messages.some(({ type }) => type === "activePolicyUpdate");
+  expect(await turnsUntil(runner, [wep("a"), policyWithSelectors(600)], isSent)).toBeGreaterThan(1000);
+  const types = messages.map(({ type }) => type);
+  expect(types.filter((type) => type === "ipSetUpdate")).toHaveLength(600);
+  expect(types.lastIndexOf("ipSetUpdate")).toBeLessThan(types.indexOf("activePolicyUpdate"));
+  expect(types.indexOf("activePolicyUpdate")).toBeLessThan(types.indexOf("workloadEndpointUpdate"));
+});
+
+const ofNamespace = (namespace: string, name: string, count: number, version = 0) => ({
+  key: { type: "policy", kind: "NetworkPolicy", namespace, name },
+  value: {
+    ...policyWithSelectors(0).value,
+    namespace,
+    selector: ParsedSelector.parse(`projectcalico.org/namespace == '${namespace}'`),
+    inboundRules: Array.from({ length: count }, (_, i) => ({
+      ...{ action: "allow", source: { selector: ParsedSelector.parse(`!has(x${version}-${i})`) }, destination: {} },
+    })),
+  },
+});
+const podOf = (namespace: string, name: string) => ({
+  key: { ...wep(name).key, workload: `${namespace}/${name}` },
+  value: { ...wep(name).value, labels: { "projectcalico.org/namespace": namespace } },
+});
+
+test("a tenant that edits a large policy all the time delays no pod and no policy of another namespace", async () => {
+  const { runner, messages } = createRunner({ tickMs: 100 });
+  runner.onUpdates([{ ...podOf("evil", "e"), change: "new" } as unknown as SyncerUpdate]);
+  runner.onStatus("in-sync");
+  await turn();
+  const isSent = (type: DataplaneMessage["type"], namespace: string) =>
+    messages.some(
+      (message) =>
+        message.type === type &&
+        "id" in message &&
+        JSON.stringify(message.id).includes(type === "activePolicyUpdate" ? `"${namespace}"` : `"${namespace}/`),
+    );
+  let version = 0;
+  const editor = setInterval(() => {
+    runner.onUpdates([{ ...ofNamespace("evil", "p", 500, version++), change: "new" } as unknown as SyncerUpdate]);
+  }, 1);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  const turns = await turnsUntil(
+    runner,
+    [podOf("prod", "db"), ofNamespace("prod", "p", 3)],
+    () => isSent("workloadEndpointUpdate", "prod") && isSent("activePolicyUpdate", "prod"),
+  );
+  clearInterval(editor);
+  expect(isSent("activePolicyUpdate", "evil")).toBe(false);
+  expect(turns).toBeLessThan(100); // its policy takes about ten steps, and every second turn is its own
 });
 
 test("FC-105 a hung graph stops its health reports", () => {

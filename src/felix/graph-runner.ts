@@ -2,6 +2,9 @@
 //
 // A single change is flushed immediately. Flushes are rate-limited: at most ten in succession, then one per 10 ms. While
 // the dataplane is busy, the graph continues to receive updates; later, only the latest message per object is sent.
+//
+// The calculation of large policies is split into slices. After each slice, what is settled is flushed: otherwise a tenant
+// who edits such a policy once a second would delay the pods and policies of all others.
 import type { CalculationGraph, DataplaneDriver, GraphUpdate } from "../calc/index.ts";
 import type { SyncerSink, SyncerUpdate, SyncStatus, ValidationFilter } from "../datastore/index.ts";
 import { collectGarbage } from "../lib/process/collect-garbage.ts";
@@ -18,7 +21,7 @@ const FLUSH_INTERVAL_MS = 10;
 const HEALTH_INTERVAL_MS = 10_000;
 const SLOW_FLUSH_MS = 1000;
 /** Time for which the work before a flush may block the event loop. */
-const SETTLE_SLICE_MS = 50;
+const SETTLE_SLICE_MS = 25;
 
 export interface GraphRunnerOptions {
   readonly graph: CalculationGraph;
@@ -42,7 +45,11 @@ export class GraphRunner implements SyncerSink {
   #status: SyncStatus = "wait-for-ready";
   #hasBeenInSync = false;
   #isDirty = false;
+  /** The dataplane has not processed the last flush. */
   #isBusy = false;
+  /** The graph has been flushed completely. Before that, nothing may be flushed. */
+  #hasFlushed = false;
+  #isSliceScheduled = false;
   readonly #flushes: TokenBucket;
   #timer: ReturnType<typeof setTimeout> | undefined;
   #isHung = false;
@@ -110,7 +117,8 @@ export class GraphRunner implements SyncerSink {
 
   /** Does nothing before the first sync: the messages of an incomplete state would be sent again soon. */
   #flushSoon(): void {
-    if (!this.#isDirty || this.#isBusy || this.#stopped || !this.#hasBeenInSync || this.#timer !== undefined) return;
+    if (!this.#isDirty || this.#isBusy || this.#stopped || !this.#hasBeenInSync) return;
+    if (this.#timer !== undefined || this.#isSliceScheduled) return; // they flush
     const waitMs = this.#flushes.tryTake();
     if (waitMs === 0) return this.#flush();
     this.#timer = setTimeout(() => {
@@ -121,18 +129,14 @@ export class GraphRunner implements SyncerSink {
 
   #flush(): void {
     const { graph, driver, log, metrics } = this.#options;
-    if (!this.#settleSlice()) {
-      this.#isBusy = true;
-      setImmediate(() => {
-        this.#isBusy = false;
-        if (!this.#stopped) this.#flush();
-      });
-      return;
-    }
-    this.#isDirty = false;
+    const isSettled = this.#settleSlice();
+    if (!isSettled) this.#scheduleSlice();
+    if (!isSettled && !this.#hasFlushed) return;
+    this.#hasFlushed = true;
+    this.#isDirty = !isSettled;
     const startMs = this.#now();
-    this.#catchFailure(() => graph.flush());
-    this.#options.programmed?.onFlushed();
+    this.#catchFailure(() => (isSettled ? graph.flush() : graph.flushSettled()));
+    this.#options.programmed?.onFlushed((key) => graph.isHeld(key));
     const tookMs = this.#now() - startMs;
     if (tookMs > SLOW_FLUSH_MS) log.info("slow flush of the calculation graph", { ms: Math.round(tookMs) });
     metrics.onFlush(graph.statistics);
@@ -140,6 +144,18 @@ export class GraphRunner implements SyncerSink {
     void driver.ready().then(() => {
       this.#isBusy = false;
       this.#flushSoon();
+    });
+  }
+
+  /** Continues the calculation after other tasks of the event loop, even while the dataplane is busy. */
+  #scheduleSlice(): void {
+    if (this.#isSliceScheduled) return;
+    this.#isSliceScheduled = true;
+    setImmediate(() => {
+      this.#isSliceScheduled = false;
+      if (this.#stopped) return;
+      if (!this.#isBusy && this.#timer === undefined) this.#flush();
+      else if (!this.#settleSlice()) this.#scheduleSlice();
     });
   }
 

@@ -3,14 +3,19 @@
 //
 // - Members are reference-counted: an address that two endpoints share stays until both are deleted.
 // - Additions are emitted before removals, so that an unchanged member is never removed in between.
+// - Counting and filling a set, and applying the change of a long list, are done in steps (`countStep`, `fillStep`, `step`),
+//   between which anything may change.
 // - Sets of named ports are indexed by port name: a policy and a pod may each have tens of thousands of names.
-import { type Cidr, cidrAddress } from "../../lib/ip/ip.ts";
-import { differingParts, listsEqual } from "../../lib/compare-lists.ts";
+import type { Cidr } from "../../lib/ip/ip.ts";
+import { listsEqual } from "../../lib/compare-lists.ts";
 import type { EndpointPort, Labels, ParsedSelector } from "../../model/index.ts";
 import { LabelIndex, type LabelIndexStats, LabelItem, SelectorEntry } from "../labels/index.ts";
 import type { IpSetId } from "../messages.ts";
-import type { IpSetContent, IpSetSpec, MemberListener, NamedPortProtocol } from "./ip-set.ts";
+import { type ContributedSet, contributionSize, portNames, samePorts } from "./contribution.ts";
+import { FilledSet } from "./filled-set.ts";
+import type { IpSetContent, IpSetSpec, MemberListener } from "./ip-set.ts";
 import { MemberSet } from "./member-set.ts";
+import { addTo, deleteFrom } from "./sets-by-key.ts";
 
 /** The fields of an endpoint or network set that determine the members of IP sets. */
 export interface Contributor {
@@ -26,7 +31,6 @@ class Item extends LabelItem {
 }
 const NO_NETS: readonly Cidr[] = [];
 const NO_PORTS: readonly EndpointPort[] = [];
-const NO_NAMES: readonly string[] = [];
 const NO_ITEMS: ReadonlySet<Item> = new Set();
 const NO_SETS: readonly IpSet[] = [];
 
@@ -35,6 +39,8 @@ class SetSelector extends SelectorEntry {
   #addressSets: readonly IpSet[] = NO_SETS;
   /** Sets of named ports, by port name. */
   readonly #portSets = new Map<string, Set<IpSet>>();
+  /** Undefined if the selector was matched with all items. */
+  matching: Iterator<void> | undefined;
 
   addSet(set: IpSet): void {
     if (set.port === undefined) this.#addressSets = [set];
@@ -50,21 +56,22 @@ class SetSelector extends SelectorEntry {
     return this.#addressSets.length > 0 || this.#portSets.size > 0;
   }
 
-  /** The sets that the item contributes to. */
+  /** The sets that the item may contribute to. */
   setsFor({ ports }: Pick<Item, "ports">): readonly IpSet[] {
     if (this.#portSets.size === 0 || ports.length === 0) return this.#addressSets;
     const sets = [...this.#addressSets];
-    for (const name of portNames(ports)) for (const set of this.#portSets.get(name) ?? NO_SETS) sets.push(set);
+    // The shorter list is walked: one tenant chooses the number of ports, another one the number of selectors with ports.
+    if (this.#portSets.size < ports.length) for (const ofPort of this.#portSets.values()) sets.push(...ofPort);
+    else for (const name of portNames(ports)) sets.push(...(this.#portSets.get(name) ?? NO_SETS));
     return sets;
   }
 }
-interface IpSet {
+interface IpSet extends ContributedSet {
   readonly spec: IpSetSpec;
   /** The number of members. An address that two endpoints share counts twice. */
   count: number;
   /** Undefined while the set is only counted. */
-  members: MemberSet | undefined;
-  readonly port: { readonly name: string; readonly protocol: NamedPortProtocol } | undefined;
+  filled: FilledSet<Item> | undefined;
   readonly selector: SetSelector;
 }
 
@@ -76,6 +83,8 @@ export class MemberIndex {
   readonly #itemsByPort = new Map<string, Set<Item>>();
   readonly #selectors = new Map<ParsedSelector, SetSelector>();
   readonly #sets = new Map<IpSetId, IpSet>();
+  /** Filled sets to which a long list is being applied. */
+  readonly #unsettledSets = new Set<IpSet>();
   readonly #listener: MemberListener;
   readonly #omitNestedPrefixes: boolean;
   readonly #onCountChanged: (id: IpSetId) => void;
@@ -92,13 +101,15 @@ export class MemberIndex {
       onMatchStarted: (selector, item) => {
         for (const set of selector.setsFor(item)) {
           this.#addToCount(set, contributionSize(set, item));
-          if (set.members !== undefined) for (const member of contribution(set, item)) set.members.add(member);
+          set.filled?.onMatchStarted(item);
+          this.#queueStep(set);
         }
       },
       onMatchStopped: (selector, item) => {
         for (const set of selector.setsFor(item)) {
           this.#addToCount(set, -contributionSize(set, item));
-          if (set.members !== undefined) for (const member of contribution(set, item)) set.members.remove(member);
+          set.filled?.onMatchStopped(item);
+          this.#queueStep(set);
         }
       },
     });
@@ -108,6 +119,10 @@ export class MemberIndex {
     if (change === 0) return;
     set.count += change;
     this.#onCountChanged(set.spec.id);
+  }
+
+  #queueStep(set: IpSet): void {
+    if (set.filled?.isSettled === false) this.#unsettledSets.add(set);
   }
 
   get stats(): LabelIndexStats {
@@ -144,6 +159,21 @@ export class MemberIndex {
     this.#labels.setParentLabels(name, labels);
   }
 
+  /**
+   * Does one step of the work that changes of items and profiles left.
+   * @returns false if nothing is left
+   */
+  step(): boolean {
+    const didReevaluate = this.#labels.reevaluateNext();
+    for (const set of this.#unsettledSets) {
+      this.#unsettledSets.delete(set);
+      set.filled?.step();
+      this.#queueStep(set); // behind the others
+      return true;
+    }
+    return didReevaluate;
+  }
+
   /** Starts to count the members of the set. */
   addSet(spec: IpSetSpec & { readonly content: SelectedContent }): void {
     const { content } = spec;
@@ -151,33 +181,48 @@ export class MemberIndex {
     const port = content.kind === "namedPort" ? { name: content.port, protocol: content.protocol } : undefined;
     const known = this.#selectors.get(content.selector);
     const selector = known ?? new SetSelector(content.selector);
-    const set: IpSet = { spec, count: 0, members: undefined, port, selector };
+    const set: IpSet = { spec, count: 0, filled: undefined, port, selector };
     this.#sets.set(spec.id, set);
     selector.addSet(set);
     if (known === undefined) {
       this.#selectors.set(content.selector, selector);
-      this.#labels.addSelector(selector);
+      selector.matching = this.#labels.addSelectorInSteps(selector);
     } else for (const item of this.#contributors(set)) this.#addToCount(set, contributionSize(set, item));
+  }
+
+  /** Does one step of counting the members of the set. Returns true if all are counted. */
+  countStep(id: IpSetId): boolean {
+    const selector = this.#sets.get(id)?.selector;
+    if (selector?.matching === undefined) return true;
+    if (selector.matching.next().done === true) selector.matching = undefined;
+    return selector.matching === undefined;
   }
 
   memberCount(id: IpSetId): number {
     return this.#sets.get(id)?.count ?? 0;
   }
 
-  /** Emits the members of the set and, until `empty` is called, their changes. */
+  /** Starts to emit the members of the set and, until `empty` is called, their changes. All members must be counted. */
   fill(id: IpSetId): void {
     const set = this.#sets.get(id);
     if (set === undefined) throw new Error(`IP set ${id} is not in the index`);
     const { spec } = set;
     const members = new MemberSet(id, this.#listener, this.#omitNestedPrefixes && spec.type !== "ipAndPort");
-    set.members = members;
-    for (const item of this.#contributors(set)) for (const member of contribution(set, item)) members.add(member);
+    set.filled = new FilledSet(set, { members, items: this.#contributors(set) });
+  }
+
+  /** Does one step of emitting the members of the set. Returns true if all members were emitted. */
+  fillStep(id: IpSetId): boolean {
+    const filled = this.#sets.get(id)?.filled;
+    if (filled === undefined || filled.isComplete) return true;
+    filled.step();
+    return filled.isComplete;
   }
 
   /** Stops emitting the members of the set. Their removal is not emitted, because the caller removes the set itself. */
   empty(id: IpSetId): void {
     const set = this.#sets.get(id);
-    if (set !== undefined) set.members = undefined;
+    if (set !== undefined) set.filled = undefined;
   }
 
   removeSet(id: IpSetId): void {
@@ -209,77 +254,8 @@ export class MemberIndex {
     for (const selector of (item.labelClass?.matches ?? []) as Iterable<SetSelector>)
       for (const set of new Set([...selector.setsFor(before), ...selector.setsFor(item)])) {
         this.#addToCount(set, contributionSize(set, item) - contributionSize(set, before));
-        if (set.members === undefined) continue;
-        // One entry of a large network set usually changes at a time.
-        const { a: removed, b: added } = differingParts(contribution(set, before), contribution(set, item));
-        for (const member of added) set.members.add(member);
-        for (const member of removed) set.members.remove(member);
+        set.filled?.onItemChanged(item, before);
+        this.#queueStep(set);
       }
   }
-}
-
-function contribution(set: IpSet, item: Pick<Item, "nets" | "ports">): readonly string[] {
-  if (set.port === undefined) return item.nets;
-  const members: string[] = [];
-  for (const port of portsNamed(item.ports, set.port.name)) {
-    const protocol = protocolName(port.protocol);
-    if (set.port.protocol !== "any" && protocol !== set.port.protocol) continue;
-    for (const net of item.nets) members.push(`${cidrAddress(net)},${protocol}:${port.port}`);
-  }
-  return members;
-}
-
-/** The number of members that the item contributes to the set. */
-function contributionSize(set: IpSet, item: Pick<Item, "nets" | "ports">): number {
-  if (set.port === undefined) return item.nets.length;
-  const { name, protocol } = set.port;
-  const ports = portsNamed(item.ports, name).filter(
-    (port) => protocol === "any" || protocolName(port.protocol) === protocol,
-  );
-  return ports.length * item.nets.length;
-}
-
-/** Longer lists of ports are indexed by name. */
-const MAX_UNINDEXED_PORTS = 8;
-const portIndexes = new WeakMap<readonly EndpointPort[], ReadonlyMap<string, readonly EndpointPort[]>>();
-
-function portNames(ports: readonly EndpointPort[]): Iterable<string> {
-  if (ports.length === 0) return NO_NAMES; // by far the most frequent case
-  return ports.length <= MAX_UNINDEXED_PORTS ? new Set(ports.map(({ name }) => name)) : portIndex(ports).keys();
-}
-
-const portsNamed = (ports: readonly EndpointPort[], name: string): readonly EndpointPort[] =>
-  ports.length <= MAX_UNINDEXED_PORTS ? ports.filter((port) => port.name === name) : (portIndex(ports).get(name) ?? []);
-
-function portIndex(ports: readonly EndpointPort[]): ReadonlyMap<string, readonly EndpointPort[]> {
-  let index = portIndexes.get(ports);
-  if (index === undefined) portIndexes.set(ports, (index = Map.groupBy(ports, ({ name }) => name)));
-  return index;
-}
-
-function addTo<T>(sets: Map<string, Set<T>>, key: string, element: T): void {
-  const set = sets.get(key);
-  if (set === undefined) sets.set(key, new Set([element]));
-  else set.add(element);
-}
-
-function deleteFrom<T>(sets: Map<string, Set<T>>, key: string, element: T): void {
-  const set = sets.get(key);
-  if (set?.delete(element) === true && set.size === 0) sets.delete(key);
-}
-
-const PROTOCOL_NAMES: Readonly<Record<number, string>> = { 6: "tcp", 17: "udp", 132: "sctp" };
-
-function protocolName(protocol: string | number): string {
-  return typeof protocol === "number" ? (PROTOCOL_NAMES[protocol] ?? String(protocol)) : protocol.toLowerCase();
-}
-
-function samePorts(a: readonly EndpointPort[], b: readonly EndpointPort[]): boolean {
-  return (
-    a.length === b.length &&
-    a.every((port, i) => {
-      const other = b[i];
-      return port.name === other?.name && port.protocol === other.protocol && port.port === other.port;
-    })
-  );
 }

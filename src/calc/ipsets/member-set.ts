@@ -7,6 +7,7 @@ import type { MemberListener } from "./ip-set.ts";
 
 export class MemberSet {
   readonly id: IpSetId;
+  /** Empty if nested prefixes are omitted: `#covers` has the members then. */
   readonly #members = new Set<string>();
   /** The number of references beyond the first, by member. */
   readonly #extraReferences = new Map<string, number>();
@@ -26,20 +27,32 @@ export class MemberSet {
   }
 
   add(member: string): void {
-    const before = this.#members.size;
-    this.#members.add(member);
-    if (this.#members.size === before) this.#extraReferences.set(member, (this.#extraReferences.get(member) ?? 0) + 1);
-    else if (this.#covers === undefined) this.#listener.onMemberAdded(this.id, member);
-    else this.#covers[ipVersion(member as Cidr)].add(member as Cidr);
+    if (!this.#addFirst(member)) this.#extraReferences.set(member, (this.#extraReferences.get(member) ?? 0) + 1);
   }
 
   remove(member: string): void {
     const extra = this.#extraReferences.get(member);
-    if (extra === undefined) {
-      if (!this.#members.delete(member)) throw new Error(`IP set ${this.id} has no member ${member}`);
-      if (this.#covers === undefined) this.#listener.onMemberRemoved(this.id, member);
-      else this.#covers[ipVersion(member as Cidr)].delete(member as Cidr);
-    } else if (extra === 1) this.#extraReferences.delete(member);
+    if (extra === undefined) this.#removeLast(member);
+    else if (extra === 1) this.#extraReferences.delete(member);
     else this.#extraReferences.set(member, extra - 1);
+  }
+
+  /** Returns false if the set contains the member. */
+  #addFirst(member: string): boolean {
+    if (this.#covers !== undefined) return this.#covers[ipVersion(member as Cidr)].add(member as Cidr);
+    const before = this.#members.size;
+    this.#members.add(member);
+    if (this.#members.size === before) return false;
+    this.#listener.onMemberAdded(this.id, member);
+    return true;
+  }
+
+  #removeLast(member: string): void {
+    const didRemove =
+      this.#covers === undefined
+        ? this.#members.delete(member)
+        : this.#covers[ipVersion(member as Cidr)].delete(member as Cidr);
+    if (!didRemove) throw new Error(`IP set ${this.id} has no member ${member}`);
+    if (this.#covers === undefined) this.#listener.onMemberRemoved(this.id, member);
   }
 }

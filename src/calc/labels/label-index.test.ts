@@ -15,17 +15,23 @@ class Harness {
   readonly items = new Map<string, { item: NamedItem; labels: Labels; profiles: readonly string[] }>();
   readonly profiles = new Map<string, Labels>();
   readonly selectors = new Map<string, SelectorEntry>();
-  readonly index = new LabelIndex<NamedItem, SelectorEntry>({
-    onMatchStarted: (selector, item) => {
+  readonly index: LabelIndex<NamedItem, SelectorEntry>;
+
+  constructor(stepWork?: number) {
+    this.index = new LabelIndex<NamedItem, SelectorEntry>(this.#listener, stepWork);
+  }
+
+  readonly #listener = {
+    onMatchStarted: (selector: SelectorEntry, item: NamedItem) => {
       const match = `${selector.selector.text} <- ${item.name}`;
       if (this.matches.has(match)) throw new Error(`${match} started twice`);
       this.matches.add(match);
     },
-    onMatchStopped: (selector, item) => {
+    onMatchStopped: (selector: SelectorEntry, item: NamedItem) => {
       const match = `${selector.selector.text} <- ${item.name}`;
       if (!this.matches.delete(match)) throw new Error(`${match} stopped without having started`);
     },
-  });
+  };
 
   setItem(name: string, labels: Labels, profiles: readonly string[] = []): void {
     const item = this.items.get(name)?.item ?? new NamedItem(name);
@@ -43,7 +49,14 @@ class Harness {
     else this.profiles.set(name, labels);
     this.index.setParentLabels(name, labels);
   }
-  setSelector(input: string, exists: boolean): void {
+  /** Selectors whose matches are being started. */
+  readonly adding: Iterator<void>[] = [];
+  /** Does the work that is left. */
+  settle(): void {
+    while (this.adding[0] !== undefined) if (this.adding[0].next().done === true) this.adding.shift();
+    while (this.index.reevaluateNext());
+  }
+  setSelector(input: string, exists: boolean, mode: "at once" | "in steps" = "at once"): void {
     const parsed = ParsedSelector.parse(input);
     const { text } = parsed;
     const known = this.selectors.get(text);
@@ -54,7 +67,8 @@ class Harness {
     } else {
       const selector = new SelectorEntry(parsed);
       this.selectors.set(text, selector);
-      this.index.addSelector(selector);
+      if (mode === "at once") this.index.addSelector(selector);
+      else this.adding.push(this.index.addSelectorInSteps(selector));
     }
   }
   expected(): string[] {
@@ -115,10 +129,44 @@ test("FC-046 FC-052 the index finds the same matches as evaluating every selecto
         else if (step.do === "drop") harness.deleteItem(step.name);
         else if (step.do === "profile") harness.setProfile(step.name, step.labels);
         else harness.setSelector(step.text, step.exists);
+        harness.settle();
         expect([...harness.matches].sort()).toEqual(harness.expected());
       }
     }),
     { numRuns: 300 },
+  ));
+
+test("any change may be made while selectors are added and profiles evaluated in steps", () =>
+  fc.assert(
+    fc.property(
+      fc.array(fc.record({ change: arbStep, after: fc.constantFrom("nothing", "one step", "settle") }), {
+        minLength: 10,
+        maxLength: 60,
+      }),
+      (steps) => {
+        const harness = new Harness(1); // each class is a step
+        for (const { change, after } of steps) {
+          if (change.do === "item") harness.setItem(change.name, change.labels, change.profiles);
+          else if (change.do === "drop") harness.deleteItem(change.name);
+          else if (change.do === "profile") harness.setProfile(change.name, change.labels);
+          else harness.setSelector(change.text, change.exists, "in steps");
+          if (after === "settle") harness.settle();
+          else if (after === "one step") {
+            harness.adding[0]?.next();
+            harness.index.reevaluateNext();
+          }
+          const reported = harness.selectors
+            .values()
+            .flatMap((selector) =>
+              harness.index.matchesOf(selector).map(({ name }) => `${selector.selector.text} <- ${name}`),
+            );
+          for (const match of reported) expect(harness.matches.has(match)).toBe(true);
+        }
+        harness.settle();
+        expect([...harness.matches].sort()).toEqual(harness.expected());
+      },
+    ),
+    { numRuns: 500 },
   ));
 
 test("FC-046 an item's own label has precedence, then the first profile that has the label", () => {
@@ -169,6 +217,7 @@ test("deletes labels that no item has", () => {
     harness.setItem("x", { unique: `value-${round}` }, [`profile-${round}`]);
     harness.setProfile(`profile-${round}`, { unique: `inherited-${round}` });
     harness.setProfile(`profile-${round}`, undefined);
+    harness.settle();
   }
   harness.setSelector("has(unique)", true);
   expect(harness.index.stats.evaluations).toEqual({ matched: 1, unmatched: 0 });

@@ -3,6 +3,10 @@
 // The cost of a change depends on the affected items and selectors, not on their total number: after a change of labels,
 // only selectors that are indexed under these labels are evaluated; a new selector is evaluated only for items that have
 // one of the labels it requires.
+//
+// The author of a selector chooses its number of terms, and others choose the number of classes, so the product of both has
+// no limit. Adding a selector and changing the labels of a profile are therefore done in steps, between which other changes
+// may be made. At any time, `matches` of a class contains the selectors whose match was reported for all of its items.
 import type { Labels } from "../inputs.ts";
 import { LabelClass, type LabelItem, LabelParent } from "./item.ts";
 import type { SelectorEntry } from "./selector-entry.ts";
@@ -27,7 +31,10 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
   /** Selectors that no label restricts: candidates for every item. */
   readonly #unrestricted = new SelectorList();
   readonly #selectors = new Set<E>();
+  /** Classes that inherit from a changed profile and were not evaluated again yet. */
+  readonly #stale = new Set<LabelClass>();
   readonly #listener: MatchListener<I, E>;
+  readonly #stepWork: number;
   #items = 0;
   readonly #parentIds = new IdPool();
   /** Changes whenever a selector is added or removed. */
@@ -40,8 +47,10 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
     strategies: { none: 0, "all-items": 0, label: 0, values: 0 },
   };
 
-  constructor(listener: MatchListener<I, E>) {
+  /** @param stepWork the work of one step, in terms that are evaluated and items that are reported */
+  constructor(listener: MatchListener<I, E>, stepWork = STEP_WORK) {
     this.#listener = listener;
+    this.#stepWork = stepWork;
   }
 
   get itemCount(): number {
@@ -76,21 +85,56 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
   }
 
   // --- profiles ------------------------------------------------------------------------------------------------
+  /** Changes the labels of a profile. The matches change while the caller calls `reevaluateNext`. */
   setParentLabels(name: string, labels: Labels | undefined): void {
     const parent = this.#parent(name);
     parent.labels = labels;
     if (parent.children.liveCount > 0 && this.#internParent(parent))
-      for (const child of [...parent.children.unvisited(isAlive, this.#table.newStamp())]) this.#reevaluate(child);
+      for (const child of parent.children.unvisited(isAlive, this.#table.newStamp())) this.#stale.add(child);
     this.#removeUnusedParent(parent);
+  }
+
+  /**
+   * Evaluates the next class that inherits from a changed profile.
+   * @returns false if there was none
+   */
+  reevaluateNext(): boolean {
+    for (const labelClass of this.#stale) {
+      this.#stale.delete(labelClass);
+      this.#reevaluate(labelClass);
+      return true;
+    }
+    return false;
   }
 
   // --- selectors -----------------------------------------------------------------------------------------------
   addSelector(selector: E): void {
+    for (const _ of this.addSelectorInSteps(selector));
+  }
+
+  /**
+   * Adds the selector. Its matches start while the caller iterates. A class that is created or changed in the meantime is
+   * evaluated at that time, because the selector is indexed first; the iteration then skips it. The iteration ends early
+   * if the selector is removed.
+   */
+  addSelectorInSteps(selector: E): Iterator<void> & Iterable<void> {
     if (this.#selectors.has(selector)) throw new Error(`selector ${selector.selector.text} is already in the index`);
     this.#selectors.add(selector);
     this.#indexSelector(selector);
-    for (const candidate of this.#candidates(selector)) {
-      if (!this.#evaluate(selector, candidate)) continue;
+    return this.#startMatches(selector, this.#candidates(selector));
+  }
+
+  *#startMatches(selector: E, candidates: readonly LabelClass[]): Generator<void> {
+    let work = 0;
+    for (const candidate of candidates) {
+      if (work >= this.#stepWork) {
+        work = 0;
+        yield;
+        if (!this.#selectors.has(selector)) return;
+      }
+      work += selector.selector.termCount;
+      if (candidate.isRemoved || candidate.matches.has(selector) || !this.#evaluate(selector, candidate)) continue;
+      work += candidate.items.length;
       candidate.matches.add(selector);
       for (const item of candidate.items) this.#listener.onMatchStarted(selector, item as I);
     }
@@ -98,15 +142,16 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
 
   removeSelector(selector: E): void {
     if (!this.#selectors.delete(selector)) return;
-    for (const candidate of this.#candidates(selector)) {
+    for (const candidate of this.#candidatesAndStale(selector)) {
       if (!candidate.matches.delete(selector)) continue;
       for (const item of candidate.items) this.#listener.onMatchStopped(selector, item as I);
     }
     this.#unindexSelector(selector);
   }
 
+  /** Returns the items for which a match was reported. */
   *matchesOf(selector: E): Generator<I> {
-    for (const candidate of this.#candidates(selector))
+    for (const candidate of this.#candidatesAndStale(selector))
       if (candidate.matches.has(selector)) for (const item of candidate.items) yield item as I;
   }
 
@@ -139,6 +184,7 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
   #removeEmptyClass(labelClass: LabelClass): void {
     if (labelClass.items.length > 0) return;
     labelClass.isRemoved = true;
+    this.#stale.delete(labelClass);
     this.#classes.delete(labelClass.key);
     for (const pair of labelClass.pairs) this.#table.removeClass(pair);
     for (const parent of labelClass.parents) {
@@ -258,6 +304,12 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
       }
   }
 
+  /** Returns a superset of the classes that the selector matches: a stale class may match by labels that it had before. */
+  #candidatesAndStale(selector: E): Iterable<LabelClass> {
+    const candidates = this.#candidates(selector);
+    return this.#stale.size === 0 ? candidates : new Set([...candidates, ...this.#stale]);
+  }
+
   /** Returns a superset of the classes that the selector can match: those with the rarest label it requires. */
   #candidates(selector: E): readonly LabelClass[] {
     if (selector.indexKey.kind === "none") {
@@ -320,6 +372,8 @@ function costOf(pairs: Iterable<LabelPair>, limit: number): number {
   return cost;
 }
 
+/** About 1 ms. */
+const STEP_WORK = 10_000;
 const NO_MATCHES: readonly SelectorEntry[] = [];
 let keyBuffer = Buffer.alloc(1024);
 

@@ -188,6 +188,7 @@ export class ActiveRules {
 
   setProfileLabels(name: string, labels: Labels | undefined): void {
     this.#index.setParentLabels(name, labels);
+    while (this.#index.reevaluateNext());
   }
 
   /** Called at the end of a resync: before that, a missing profile may still arrive. */

@@ -1,11 +1,13 @@
 // Converts the rules of active policies and profiles to rules over IP sets, and decides which IP sets exist.
 //
-// Matching the selectors of a large policy with a large cluster takes seconds. `settle` therefore does the work in steps,
-// each for one set or one policy:
+// Matching the selectors of a large policy with a large cluster takes seconds. The work is therefore done in steps:
 //
 // 1. Count the members of the sets that the policy uses: their selectors are matched, but nothing is stored.
-// 2. If the namespace of the policy uses too many sets or members (namespace-usage.ts), the policy denies everything.
-// 3. Otherwise fill the sets. Then emit the policy, and remove the sets that are no longer used.
+// 2. If the namespace of the policy exceeds a limit (namespace-usage.ts), the policy denies everything.
+// 3. Otherwise fill the sets. Then emit the policy, and release the sets that it no longer uses.
+//
+// Until then, the dataplane keeps the version of the policy that was emitted before, and its sets. Namespaces take turns, so
+// that a policy that takes long, or is edited all the time, delays no policy of another namespace.
 import type { Policy, PolicyKey, ProfileRules, Rule } from "../../model/index.ts";
 import type { IpSetSpec } from "../ipsets/ip-set.ts";
 import type { IpSetId, ProtoPolicy, ProtoProfile, ProtoRule } from "../messages.ts";
@@ -17,9 +19,13 @@ export interface RuleScannerListener {
   /** The members of the set are to be counted. */
   onIpSetUsed(set: IpSetSpec): void;
   onIpSetUnused(set: IpSetSpec): void;
-  /** The set is to be filled. It is used already. */
+  /** Does one step of counting. Returns true if all members are counted. */
+  countStep(set: IpSetSpec): boolean;
+  /** The set is to be filled. Its members are counted. */
   onIpSetActive(set: IpSetSpec): void;
   onIpSetInactive(set: IpSetSpec): void;
+  /** Does one step of filling. Returns true if the set is complete. */
+  fillStep(set: IpSetSpec): boolean;
   /** The policy needs too many IP sets. It denies everything. */
   onPolicyTooLarge(key: PolicyKey): void;
   /** The policies of the namespace deny everything, unless the state is "within-limits". */
@@ -58,9 +64,16 @@ interface RuleOwner {
   readonly namespace: NamespaceUsage | undefined;
   /** The sets that its rules use. */
   readonly sets: Sets;
-  /** The sets that are counted and filled for it: `sets` itself or NO_SETS, except while work is left for `settle`. */
+  readonly ruleCount: number;
+  /** The sets that are counted and filled for it: `sets` itself or NO_SETS, except while it is not settled. */
   counted: Sets;
   filled: Sets;
+  /** The sets that the version in the dataplane uses. They are counted and filled, too. */
+  emitted: Sets;
+  /** Whether this version was emitted. */
+  isSettled: boolean;
+  /** The steps until then; undefined before the first one. */
+  steps: Iterator<void> | undefined;
   /** Whether the members of its sets are part of the namespace's usage. */
   isUsageKnown: boolean;
   readonly emit: (isOverLimit: boolean) => void;
@@ -77,8 +90,11 @@ export class RuleScanner {
   readonly #sets = new Map<IpSetId, UsedSet>();
   readonly #owners = new Map<string, RuleOwner>();
   readonly #namespaces = new Map<string, NamespaceUsage>();
-  // Work that is left for `settle`.
-  readonly #unsettledOwners = new Set<string>();
+  /** Deleted policies and profiles. The dataplane keeps them until no endpoint refers to them. */
+  readonly #deleted = new Map<string, { readonly owner: RuleOwner; readonly emit: () => void }>();
+  // Work that is left for `step`.
+  /** Unsettled policies by namespace. A profile, or a policy without namespace, has turns of its own. */
+  readonly #turns = new Map<string, Set<string>>();
   readonly #unsettledNamespaces = new Set<NamespaceUsage>();
   readonly #resizedSets = new Set<IpSetId>();
   readonly #unusedSets = new Set<UsedSet>();
@@ -99,7 +115,8 @@ export class RuleScanner {
     const sets = new Map<IpSetId, IpSetSpec>();
     // Kept only until it is emitted: few policies are emitted again without a change, but there may be thousands of them.
     let converted: ConvertedRules | undefined = this.#convertPolicy(key, policy, sets);
-    this.#setOwner(`policy ${id}`, policy.namespace, sets, (isOverLimit) => {
+    const ruleCount = policy.inboundRules.length + policy.outboundRules.length;
+    this.#setOwner(`policy ${id}`, policy.namespace, { sets, ruleCount }, (isOverLimit) => {
       const { inbound, outbound } = isOverLimit
         ? this.#denyAll(policy)
         : (converted ?? this.#convertPolicy(key, policy, new Map()));
@@ -127,7 +144,9 @@ export class RuleScanner {
       inboundRules: assignRuleIds(this.#convert(profile.inboundRules, sets), `prof-in-${name}`),
       outboundRules: assignRuleIds(this.#convert(profile.outboundRules, sets), `prof-out-${name}`),
     };
-    this.#setOwner(`profile ${name}`, undefined, sets, () => this.#listener.onProfileActive(name, proto));
+    this.#setOwner(`profile ${name}`, undefined, { sets, ruleCount: 0 }, () =>
+      this.#listener.onProfileActive(name, proto),
+    );
   }
 
   deleteProfile(name: string): void {
@@ -139,35 +158,40 @@ export class RuleScanner {
     this.#resizedSets.add(id);
   }
 
-  /**
-   * Does the work that the other methods left, step by step.
-   * @param isTimeUp called after each step
-   * @returns false if the time was up and work is left
-   */
-  settle(isTimeUp: () => boolean = () => false): boolean {
-    while (this.#step()) if (isTimeUp()) return false;
-    return true;
+  /** Returns true if the latest version of the policy was emitted. */
+  isPolicySettled(id: string): boolean {
+    return this.#owners.get(`policy ${id}`)?.isSettled ?? true;
+  }
+  isProfileSettled(name: string): boolean {
+    return this.#owners.get(`profile ${name}`)?.isSettled ?? true;
   }
 
-  /** Namespaces whose usage may have changed although no rule did. */
-  #collectResized(): void {
+  /** Finds the namespaces whose usage may have changed although no rule did. */
+  collectResized(): void {
     if (this.#resizedSets.size === 0) return;
     for (const namespace of this.#namespaces.values())
-      if (this.#resizedSets.values().some((id) => namespace.uses(id))) this.#unsettledNamespaces.add(namespace);
+      if (namespace.usesAny(this.#resizedSets)) this.#unsettledNamespaces.add(namespace);
     this.#resizedSets.clear();
   }
 
-  /** Returns false if nothing is left to do. */
-  #step(): boolean {
-    if (this.#unsettledOwners.size === 0) this.#collectResized();
+  /**
+   * Does one step of the work that the other methods left.
+   * @returns false if nothing is left
+   */
+  step(): boolean {
+    if (this.#turns.size === 0) this.collectResized();
     for (const namespace of this.#unsettledNamespaces) {
       this.#unsettledNamespaces.delete(namespace);
       this.#updateNamespace(namespace);
       return true;
     }
-    for (const id of this.#unsettledOwners) {
-      const owner = this.#owners.get(id);
-      if (owner === undefined || this.#settleOwner(owner)) this.#unsettledOwners.delete(id);
+    for (const [turn, ids] of this.#turns) {
+      for (const id of ids) {
+        const owner = this.#owners.get(id);
+        if (owner === undefined || this.#stepOwner(owner)) ids.delete(id);
+        break;
+      }
+      if (ids.size === 0) this.#turns.delete(turn);
       return true;
     }
     for (const set of this.#unusedSets) {
@@ -180,29 +204,64 @@ export class RuleScanner {
     return false;
   }
 
-  /** Does one step for a policy or profile. Returns true if it was the last one. */
-  #settleOwner(owner: RuleOwner): boolean {
-    const state = owner.namespace?.state ?? "within-limits";
-    const toCount = state === "too-many-sets" ? NO_SETS : owner.sets;
-    for (const [id, spec] of toCount)
+  /** Ends the turn of the namespace whose policies are being settled. */
+  nextTurn(): void {
+    for (const [turn, ids] of this.#turns) {
+      this.#turns.delete(turn);
+      this.#turns.set(turn, ids);
+      return;
+    }
+  }
+
+  /**
+   * Emits the removal of deleted policies and profiles.
+   * @param isReferenced returns true for those to which an endpoint in the dataplane refers; they are kept
+   */
+  removeDeleted(isReferenced: (owner: { readonly kind: "policy" | "profile"; readonly id: string }) => boolean): void {
+    for (const [key, { owner, emit }] of this.#deleted) {
+      const [kind = "", ...id] = key.split(" ");
+      if (isReferenced({ kind: kind === "policy" ? "policy" : "profile", id: id.join(" ") })) continue;
+      this.#deleted.delete(key);
+      emit();
+      this.#release(owner, { toCount: NO_SETS, toFill: NO_SETS });
+    }
+  }
+
+  /** Returns true if it was the last step. */
+  #stepOwner(owner: RuleOwner): boolean {
+    owner.steps ??= this.#settleOwner(owner);
+    if (owner.steps.next().done !== true) return false;
+    owner.isSettled = true;
+    owner.steps = undefined;
+    return true;
+  }
+
+  *#settleOwner(owner: RuleOwner): Generator<void> {
+    const state = owner.namespace?.state ?? "within-limits"; // if it changes, the steps start again
+    const toCount = isCounted(state) ? owner.sets : NO_SETS;
+    for (const [id, spec] of toCount) {
       if (!owner.counted.has(id)) {
         this.#count(owner, id, spec);
-        return false;
+        yield;
       }
+      while (!this.#listener.countStep(spec)) yield;
+    }
     if (owner.namespace !== undefined && !owner.isUsageKnown) {
       owner.isUsageKnown = true;
       this.#unsettledNamespaces.add(owner.namespace);
-      return false;
+      yield;
     }
     const toFill = state === "within-limits" ? owner.sets : NO_SETS;
-    for (const [id, spec] of toFill)
+    for (const [id, spec] of toFill) {
       if (!owner.filled.has(id)) {
         this.#fill(owner, id, spec);
-        return false;
+        yield;
       }
+      while (!this.#listener.fillStep(spec)) yield;
+    }
     owner.emit(state !== "within-limits");
+    owner.emitted = toFill;
     this.#release(owner, { toCount, toFill });
-    return true;
   }
 
   #updateNamespace(namespace: NamespaceUsage): void {
@@ -214,36 +273,52 @@ export class RuleScanner {
   #unsettle(id: string): void {
     const owner = this.#owners.get(id);
     if (owner === undefined) return;
-    // Copied, because `settle` changes them step by step.
+    // Copied, because they are changed step by step.
     owner.counted = new Map(owner.counted);
     owner.filled = new Map(owner.filled);
-    this.#unsettledOwners.add(id);
+    owner.isSettled = false;
+    owner.steps = undefined;
+    const turn = owner.namespace === undefined ? id : `namespace ${owner.namespace.name}`;
+    const ids = this.#turns.get(turn);
+    if (ids === undefined) this.#turns.set(turn, new Set([id]));
+    else ids.add(id);
   }
 
-  #setOwner(id: string, namespaceName: string | undefined, sets: Sets, emit: RuleOwner["emit"]): void {
+  #setOwner(
+    id: string,
+    namespaceName: string | undefined,
+    { sets, ruleCount }: Pick<RuleOwner, "sets" | "ruleCount">,
+    emit: RuleOwner["emit"],
+  ): void {
     const before = this.#owners.get(id);
+    const last = before ?? this.#deleted.get(id)?.owner;
+    this.#deleted.delete(id);
     const namespace = namespaceName === undefined ? undefined : this.#namespace(namespaceName);
     namespace?.policies.add(id);
-    namespace?.use(sets);
+    namespace?.use({ sets, ruleCount });
     if (before !== undefined) this.#leaveNamespace(id, before, namespace);
-    const { counted = NO_SETS, filled = NO_SETS } = before ?? {};
-    this.#owners.set(id, { namespace, sets, counted, filled, isUsageKnown: false, emit });
+    // The sets of a version that was never emitted are released now: there may be a next version before this one is settled.
+    if (last?.isSettled === false) this.#releaseUnless(last, (set) => last.emitted.has(set) || sets.has(set));
+    const { counted = NO_SETS, filled = NO_SETS, emitted = NO_SETS } = last ?? {};
+    const state = { isUsageKnown: false, isSettled: false, steps: undefined };
+    this.#owners.set(id, { namespace, sets, ruleCount, counted, filled, emitted, ...state, emit });
     if (namespace !== undefined) this.#unsettledNamespaces.add(namespace);
     this.#unsettle(id);
   }
 
   #deleteOwner(id: string, emit: () => void): void {
-    emit();
     const owner = this.#owners.get(id);
     if (owner === undefined) return;
     this.#owners.delete(id);
     this.#leaveNamespace(id, owner, undefined);
-    this.#release(owner, { toCount: NO_SETS, toFill: NO_SETS });
+    if (!owner.isSettled) this.#releaseUnless(owner, (set) => owner.emitted.has(set));
+    this.#deleted.set(id, { owner, emit });
   }
 
-  #leaveNamespace(id: string, { namespace, sets }: RuleOwner, next: NamespaceUsage | undefined): void {
+  #leaveNamespace(id: string, owner: RuleOwner, next: NamespaceUsage | undefined): void {
+    const { namespace } = owner;
     if (namespace === undefined) return;
-    namespace.release(sets);
+    namespace.release(owner);
     this.#unsettledNamespaces.add(namespace);
     if (namespace === next) return;
     namespace.policies.delete(id);
@@ -277,18 +352,34 @@ export class RuleScanner {
 
   /** Releases the sets that the owner no longer needs. */
   #release(owner: RuleOwner, { toCount, toFill }: { readonly toCount: Sets; readonly toFill: Sets }): void {
-    for (const [id, spec] of owner.filled) {
-      if (toFill.has(id)) continue;
-      const set = this.#sets.get(id);
-      if (set !== undefined && --set.fillers === 0) this.#listener.onIpSetInactive(spec);
-    }
+    for (const [id, spec] of owner.filled) if (!toFill.has(id)) this.#releaseFilled(id, spec);
     owner.filled = toFill;
-    for (const id of owner.counted.keys()) {
-      if (toCount.has(id)) continue;
-      const set = this.#sets.get(id);
-      if (set !== undefined && --set.users === 0) this.#unusedSets.add(set);
-    }
+    for (const id of owner.counted.keys()) if (!toCount.has(id)) this.#releaseCounted(id);
     owner.counted = toCount;
+  }
+
+  /** Releases the sets of an unsettled owner for which `isKept` returns false. */
+  #releaseUnless(owner: RuleOwner, isKept: (id: IpSetId) => boolean): void {
+    for (const [id, spec] of owner.filled)
+      if (!isKept(id)) {
+        owner.filled.delete(id);
+        this.#releaseFilled(id, spec);
+      }
+    for (const id of owner.counted.keys())
+      if (!isKept(id)) {
+        owner.counted.delete(id);
+        this.#releaseCounted(id);
+      }
+  }
+
+  #releaseFilled(id: IpSetId, spec: IpSetSpec): void {
+    const set = this.#sets.get(id);
+    if (set !== undefined && --set.fillers === 0) this.#listener.onIpSetInactive(spec);
+  }
+
+  #releaseCounted(id: IpSetId): void {
+    const set = this.#sets.get(id);
+    if (set !== undefined && --set.users === 0) this.#unusedSets.add(set);
   }
 
   #convertPolicy(key: PolicyKey, policy: Policy, used: Map<IpSetId, IpSetSpec>): ConvertedRules {
@@ -318,3 +409,6 @@ export class RuleScanner {
     return rules.map((rule) => convertRule(rule, context));
   }
 }
+
+/** Beyond the other limits, selectors are not even matched. */
+const isCounted = (state: LimitState): boolean => state === "within-limits" || state === "too-many-members";

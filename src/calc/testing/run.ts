@@ -65,6 +65,14 @@ export class GraphHarness {
     this.dataplane.endFlush();
     return this;
   }
+  /** Does some of the work, and flushes what is settled. */
+  flushAfterSteps(count: number): this {
+    let left = count;
+    this.graph.settle(() => --left <= 0);
+    this.graph.flushSettled();
+    this.dataplane.endFlush();
+    return this;
+  }
   inSync(): this {
     this.graph.setInSync();
     return this.flush();

@@ -7,12 +7,12 @@
 // when all messages that result from it were applied without an error.
 import { mkdirSync, readdirSync, rmSync } from "node:fs";
 import { join } from "node:path";
-import type { DataplaneMessage, PolicyId, WorkloadEndpointId } from "../../calc/index.ts";
+import type { DataplaneMessage, PolicyId } from "../../calc/index.ts";
 import type { SyncerUpdate } from "../../datastore/index.ts";
 import { describeError, type Logger } from "../../lib/log/log.ts";
 import type { MetricsRegistry } from "../../lib/metrics.ts";
 import { replaceFile } from "../../lib/files/replace-file.ts";
-import { endpointStatusFileName } from "../../model/index.ts";
+import { endpointStatusFileName, type PolicyKey, type WorkloadEndpointKey } from "../../model/index.ts";
 
 export interface ProgrammedOptions {
   readonly host: string;
@@ -22,8 +22,11 @@ export interface ProgrammedOptions {
   readonly now?: () => Date;
 }
 
+type EntryKey = PolicyKey | WorkloadEndpointKey;
+
 interface Entry {
   readonly kind: "endpoint" | "policy";
+  readonly key: EntryKey;
   /** File name. */
   readonly file: string;
   /** The latest revision that the calculation received; empty if the object does not exist. */
@@ -50,7 +53,7 @@ export class ProgrammedRevisions {
   readonly #options: ProgrammedOptions;
   readonly #entries = new Map<string, Entry>();
   readonly #sent: SentRevisions[] = [];
-  #unsent = new Map<Entry, string>();
+  readonly #unsent = new Map<Entry, string>();
   #sentMessages = 0;
   #appliedMessages = 0;
   readonly #unwritten = new Set<Entry>();
@@ -89,11 +92,19 @@ export class ProgrammedRevisions {
     else if (message.type === "activePolicyRemove") this.#setLocal(this.#policy(message.id), false);
   }
 
-  /** Must be called when all messages that result from the updates so far have been sent. */
-  onFlushed(): void {
-    if (this.#unsent.size === 0) return;
-    this.#sent.push({ messages: this.#sentMessages, revisions: this.#unsent, sentAtMs: performance.now() });
-    this.#unsent = new Map();
+  /**
+   * Must be called when all messages that result from the updates so far have been sent.
+   * @param isHeld returns true for an object of which this is not true yet
+   */
+  onFlushed(isHeld: (key: EntryKey) => boolean = () => false): void {
+    const revisions = new Map<Entry, string>();
+    for (const [entry, revision] of this.#unsent)
+      if (!isHeld(entry.key)) {
+        this.#unsent.delete(entry);
+        revisions.set(entry, revision);
+      }
+    if (revisions.size === 0) return;
+    this.#sent.push({ messages: this.#sentMessages, revisions, sentAtMs: performance.now() });
     this.#settle();
   }
 
@@ -174,15 +185,15 @@ export class ProgrammedRevisions {
 
   #policy({ kind, namespace, name }: PolicyId): Entry {
     const parts = namespace === "" ? [kind, name] : [kind, namespace, name];
-    return this.#entry("policy", encodeURIComponent(parts.join("/")));
+    return this.#entry("policy", encodeURIComponent(parts.join("/")), { type: "policy", kind, namespace, name });
   }
-  #endpoint(id: WorkloadEndpointId): Entry {
-    return this.#entry("endpoint", endpointStatusFileName(id));
+  #endpoint(key: WorkloadEndpointKey): Entry {
+    return this.#entry("endpoint", endpointStatusFileName(key), key);
   }
-  #entry(kind: Entry["kind"], file: string): Entry {
-    const key = keyOf({ kind, file });
-    let entry = this.#entries.get(key);
-    if (entry === undefined) this.#entries.set(key, (entry = { kind, file, revision: "", isLocal: false }));
+  #entry(kind: Entry["kind"], file: string, key: EntryKey): Entry {
+    const id = idOf({ kind, file });
+    let entry = this.#entries.get(id);
+    if (entry === undefined) this.#entries.set(id, (entry = { kind, key, file, revision: "", isLocal: false }));
     return entry;
   }
   /** The object was deleted from the datastore. A policy stays local until the calculation removes it. */
@@ -196,8 +207,8 @@ export class ProgrammedRevisions {
 
   /** If the entry has a file, the queued write deletes the file. */
   #removeIfUnused(entry: Entry): void {
-    const key = keyOf(entry);
-    if (!entry.isLocal && entry.revision === "" && this.#entries.get(key) === entry) this.#entries.delete(key);
+    const id = idOf(entry);
+    if (!entry.isLocal && entry.revision === "" && this.#entries.get(id) === entry) this.#entries.delete(id);
   }
 
   #queueWrite(entry: Entry): void {
@@ -235,5 +246,5 @@ export class ProgrammedRevisions {
   }
 }
 
-const keyOf = ({ kind, file }: Pick<Entry, "kind" | "file">): string => `${kind} ${file}`;
+const idOf = ({ kind, file }: Pick<Entry, "kind" | "file">): string => `${kind} ${file}`;
 const isReported = (entry: Entry): boolean => entry.isLocal && entry.programmed !== undefined;

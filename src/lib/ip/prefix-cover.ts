@@ -47,23 +47,27 @@ export class PrefixCover {
     return this.#nets > 0;
   }
 
-  add(prefix: Cidr): void {
+  /** Returns false if the set contained the prefix. */
+  add(prefix: Cidr): boolean {
     const isNet = !prefix.endsWith(this.#hostSuffix);
     if (isNet) this.#index ??= createIndex(this.#version, this.#all); // before the prefix is added to #all
     const { size } = this.#all;
     this.#all.add(prefix);
-    if (this.#all.size === size) return;
+    if (this.#all.size === size) return false;
     if (isNet) this.#nets++;
     if (this.#index === undefined) this.#listener.added(prefix);
     else this.#index.add(prefix, this.#listener);
+    return true;
   }
 
-  delete(prefix: Cidr): void {
-    if (!this.#all.delete(prefix)) return;
+  /** Returns false if the set did not contain the prefix. */
+  delete(prefix: Cidr): boolean {
+    if (!this.#all.delete(prefix)) return false;
     if (!prefix.endsWith(this.#hostSuffix)) this.#nets--;
     if (this.#index === undefined) this.#listener.removed(prefix);
     else this.#index.delete(prefix, this.#listener);
     if (this.#nets === 0) this.#index = undefined;
+    return true;
   }
 
   /** All prefixes, also those inside others. */

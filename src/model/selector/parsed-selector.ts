@@ -1,7 +1,7 @@
 // Represents a selector in memory. It is parsed once where it enters the program (by an update processor, a reader or the
 // decoder of Typha's protocol), and printed only where it leaves. Equal selectors are one object, so they are compared
 // with `===` and used as keys of a Map.
-import type { Selector } from "./ast.ts";
+import { foldSelector, type Selector } from "./ast.ts";
 import { compileSelector, type Matcher } from "./compile.ts";
 import { SelectorError } from "./lex.ts";
 import { parseSelector } from "./parse.ts";
@@ -23,6 +23,7 @@ export class ParsedSelector {
   readonly #tree: Selector;
   #id: string | undefined;
   #matcher: Matcher | undefined;
+  #termCount = 0;
 
   private constructor(text: string, tree: Selector) {
     this.text = text;
@@ -77,6 +78,17 @@ export class ParsedSelector {
   /** Compiled at the first use, because a node of a large cluster uses only some selectors for matching. */
   get matcher(): Matcher {
     return (this.#matcher ??= compileSelector(this.#tree));
+  }
+
+  /** The number of tests that a match may take. A list of values is one test. */
+  get termCount(): number {
+    if (this.#termCount === 0)
+      this.#termCount = foldSelector<number>(this.#tree, {
+        leaf: () => 1,
+        not: (operand) => operand,
+        list: (_, operands) => operands.reduce((sum, operand) => sum + operand, 0),
+      });
+    return this.#termCount;
   }
 
   /** The JSON form is the text, as in the datastore and in Typha's protocol. */
