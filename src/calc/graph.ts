@@ -50,6 +50,7 @@ import { Passthrough } from "./cluster/passthrough.ts";
 import { type ClusterStats, StatsCollector } from "./cluster/stats.ts";
 import { ConfigBatcher, type ConfigLayers, type RawConfig } from "./config-batcher.ts";
 import { type EndpointKey, endpointKeyText, policyId, policyKeyText, workloadEndpointId } from "./ids.ts";
+import { usedPorts } from "./ipsets/contribution.ts";
 import type { IpSetSpec, MemberListener } from "./ipsets/ip-set.ts";
 import { MemberIndex } from "./ipsets/member-index.ts";
 import { endpointAddresses, splitZeroLengthPrefixes } from "./ipsets/nets.ts";
@@ -157,10 +158,11 @@ export class CalculationGraph {
       onProfileActive: (name, profile) => out.profiles.update(name, { type: "activeProfileUpdate", name, profile }),
       onProfileInactive: (name) => out.profiles.remove(name, { type: "activeProfileRemove", name }),
     };
-    this.#scanner = new RuleScanner(
-      scannerListener,
-      (id) => this.#members.memberCount(id) + this.#serviceMembers.memberCount(id),
-    );
+    this.#scanner = new RuleScanner(scannerListener, {
+      all: (id) => this.#members.memberCount(id) + this.#serviceMembers.memberCount(id),
+      foreign: (id, namespace) =>
+        this.#members.foreignCount(id, namespace) + this.#serviceMembers.foreignCount(id, namespace),
+    });
     this.#activeRules = new ActiveRules({
       onPolicyActive: ({ id, key, policy }) => this.#scanner.setPolicy(id, key, policy),
       onPolicyInactive: ({ id, key }) => this.#scanner.deletePolicy(id, key),
@@ -325,7 +327,7 @@ export class CalculationGraph {
       case "hostEndpoint":
         return this.#setHostEndpoint(key, value as UpdateValue<typeof key>);
       case "networkSet":
-        return this.#setNetworkSet(`n ${key.name}`, value as UpdateValue<typeof key>);
+        return this.#setNetworkSet(key.name, value as UpdateValue<typeof key>);
       case "policy":
         return this.#setPolicy(key, value as UpdateValue<typeof key>);
       case "profileRules":
@@ -371,9 +373,17 @@ export class CalculationGraph {
     }
   }
 
-  #setNetworkSet(id: string, set: NetworkSet | undefined): void {
-    if (set === undefined) this.#members.deleteItem(id);
-    else this.#members.setItem(id, { ...set, nets: splitZeroLengthPrefixes(set.nets), ports: [] });
+  /** @param name `namespace/name`, or the name of a global network set */
+  #setNetworkSet(name: string, set: NetworkSet | undefined): void {
+    const id = `n ${name}`;
+    if (set === undefined) {
+      this.#members.deleteItem(id);
+      return;
+    }
+    const nets = splitZeroLengthPrefixes(set.nets);
+    const slash = name.indexOf("/");
+    const namespace = slash < 0 ? {} : { namespace: name.slice(0, slash) };
+    this.#members.setItem(id, { ...set, ...namespace, nets, ports: [] });
   }
 
   #setPolicy(key: PolicyKey, policy: Policy | undefined): void {
@@ -438,11 +448,10 @@ export class CalculationGraph {
       else this.#activeRules.setEndpoint(key, id, value);
       if (!Bun.deepEquals(before, value, true)) this.#resolver.markDirty(key, id);
     }
+    const ports = key.type === "workloadEndpoint" ? usedPorts(value?.ports ?? []) : (value?.ports ?? []);
     if (value === undefined) {
       if (this.#members.deleteItem(id)) this.#stats.countEndpoint(key.type, key.host, -1);
-    } else if (
-      this.#members.setItem(id, { labels: value.labels, profileIds: value.profileIds, nets, ports: value.ports })
-    )
+    } else if (this.#members.setItem(id, { labels: value.labels, profileIds: value.profileIds, nets, ports }))
       this.#stats.countEndpoint(key.type, key.host, 1);
   }
 

@@ -263,10 +263,11 @@ test("policies of a namespace whose services have more than 1,000,000 members de
   const ports = Array.from({ length: 100 }, (_, i) => ({ port: 1 + i }));
   const slice = (n: number) => {
     const addresses = Array.from({ length: 1000 }, (_, i) => `20.${n}.${i >> 8}.${i & 255}`);
-    return endpointSlice(`s${n}`, "svc", addresses, ports);
+    const update = endpointSlice(`s${n}`, "svc", addresses, ports);
+    return { ...update, key: { ...update.key, namespace: "evil" } } as GraphUpdate;
   };
   const update = ownPolicy("a", 0);
-  const outboundRules = [rule({ to: { service: { name: "svc", namespace: "default" } } })];
+  const outboundRules = [rule({ to: { service: { name: "svc", namespace: "evil" } } })];
   const inboundRules = [rule({ from: { selector: "has(x)" } })];
   harness.update({ ...update, value: { ...(update.value as Policy), inboundRules, outboundRules } } as GraphUpdate);
   for (let n = 0; n <= 10; n++) harness.update(slice(n));
@@ -379,3 +380,71 @@ test("a namespaced policy has no effect on a node without its pods, even with th
   harness.flush();
   expect(harness.dataplane.sets.size).toBe(1);
 });
+
+const inboundOf = (harness: GraphHarness, name: string) => {
+  const message = harness.dataplane.objects.get(`policy NetworkPolicy prod/${name}`);
+  return message?.type === "activePolicyUpdate" ? message.policy.inboundRules : [];
+};
+const prodPolicy = (inboundRules: readonly ReturnType<typeof rule>[]) =>
+  policy("p", {
+    ...{ kind: "NetworkPolicy", namespace: "prod", selector: "projectcalico.org/namespace == 'prod'" },
+    inboundRules,
+  });
+
+test("named ports of other namespaces do not close a policy", () => {
+  const { harness, states } = limitHarness();
+  harness.update(prodPolicy([rule({ protocol: "tcp", to: { ports: [{ name: "http" }] } })]));
+  const equal = Array.from({ length: 12_000 }, () => ({ name: "http", protocol: "tcp", port: 80 }));
+  const different = equal.map((port, i) => ({ ...port, port: 1 + i }));
+  for (const ports of [equal, different]) {
+    for (let i = 0; i < 84; i++) harness.update(wep(`evil${i}`, { host: REMOTE, nets: [`10.1.0.${i}/32`], ports }));
+    harness.flush();
+    expect(inboundOf(harness, "p").map(({ action }) => action)).toEqual(["allow"]);
+  }
+  // Of the ports with one name, 20 are used.
+  expect(Math.max(...harness.dataplane.sets.values().map(({ size }) => size))).toBe(84 * 20);
+  expect(states).toEqual([]);
+});
+
+test("network sets of other namespaces do not close a policy: beyond 1,000,000 prefixes it works without them", () => {
+  const { harness, states } = limitHarness();
+  const client = { role: "client" };
+  const own = { ...client, "projectcalico.org/namespace": "prod" };
+  harness.update(
+    wep("client", { host: REMOTE, nets: ["10.2.0.1/32"], labels: client }),
+    networkSet("prod/own", ["10.3.0.0/16"], own),
+    networkSet("global", ["10.4.0.0/16"], client),
+    prodPolicy([
+      rule({ from: { selector: "role == 'client'" } }),
+      rule({ from: { notSelector: "role in {'client', 'other'}" } }),
+      rule({ action: "deny", from: { selector: "has(role)" } }),
+      rule({ action: "deny", from: { selector: "role == 'client' && projectcalico.org/namespace == 'prod'" } }),
+    ]),
+  );
+  const large = (k: number) => networkSet(`evil/s${k}`, prefixes(k), client);
+  harness.update(large(0)).flush();
+  const inForce = () =>
+    inboundOf(harness, "p").map(({ action, srcIpSetIds, notSrcIpSetIds }) => ({
+      action,
+      from: srcIpSetIds.map((id) => harness.dataplane.sets.get(id)?.size),
+      notFrom: notSrcIpSetIds.map((id) => harness.dataplane.sets.get(id)?.size),
+    }));
+  const normal = inForce();
+  expect(normal).toEqual([
+    { action: "allow", from: [80_003], notFrom: [] },
+    { action: "allow", from: [], notFrom: [80_003] },
+    { action: "deny", from: [80_003], notFrom: [] },
+    { action: "deny", from: [1], notFrom: [] },
+  ]);
+  for (let k = 1; k < 5; k++) harness.update(large(k)); // 3 sets with 400,003 members each
+  harness.flush();
+  expect(inForce()).toEqual([
+    { action: "allow", from: [3], notFrom: [] }, // the client, its own network set, the global one
+    // With a negated match it would allow more, so it is left out. A Deny rule matches without regard to the set.
+    { action: "deny", from: [], notFrom: [] },
+    { action: "deny", from: [1], notFrom: [] }, // other namespaces have no part in it
+  ]);
+  harness.remove(...[1, 2, 3, 4].map(large)).flush();
+  expect(inForce()).toEqual(normal);
+  expect(states).toEqual(["prod too-many-foreign-members", "prod within-limits"]);
+}, 60_000);

@@ -195,13 +195,21 @@ async function start(inputs: {
     onPolicyTooLarge: (key) =>
       log.error("the policy needs too many IP sets; it denies everything", { part: "calc", policy: keyPath(key) }),
     onNamespaceLimit: (namespace, state) =>
-      state === "within-limits"
-        ? log.info("policies of the namespace are within the limits again", { part: "calc", namespace })
-        : log.error("policies of the namespace exceed a limit; they deny everything", {
-            part: "calc",
-            namespace,
-            state,
-          }),
+      state === "too-many-foreign-members"
+        ? log.error(
+            "policies of the namespace ignore network sets and services of other namespaces, which are too large",
+            {
+              part: "calc",
+              namespace,
+            },
+          )
+        : state === "within-limits"
+          ? log.info("policies of the namespace are within the limits again", { part: "calc", namespace })
+          : log.error("policies of the namespace exceed a limit; they deny everything", {
+              part: "calc",
+              namespace,
+              state,
+            }),
     onProfileMissing: (name) =>
       log.warn("an endpoint lists a profile that does not exist; its traffic is denied", {
         part: "calc",

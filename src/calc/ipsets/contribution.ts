@@ -4,6 +4,8 @@ import type { EndpointPort } from "../../model/index.ts";
 import type { NamedPortProtocol } from "./ip-set.ts";
 
 export interface Contributions {
+  /** The namespace of a network set; undefined for endpoints and global network sets. */
+  readonly namespace?: string;
   readonly nets: readonly Cidr[];
   readonly ports: readonly EndpointPort[];
 }
@@ -11,11 +13,14 @@ export interface Contributions {
 /** A set of addresses, or of the named port `port`. */
 export interface ContributedSet {
   readonly port: { readonly name: string; readonly protocol: NamedPortProtocol } | undefined;
+  /** If set, network sets of other namespaces contribute nothing. */
+  readonly networkSetsOf: string | undefined;
 }
 
 const NO_NAMES: readonly string[] = [];
 
 export function contribution(set: ContributedSet, item: Contributions): readonly string[] {
+  if (isExcluded(set, item)) return NO_NAMES;
   if (set.port === undefined) return item.nets;
   const members: string[] = [];
   for (const port of portsNamed(item.ports, set.port.name)) {
@@ -28,12 +33,37 @@ export function contribution(set: ContributedSet, item: Contributions): readonly
 
 /** The number of members that the item contributes to the set. */
 export function contributionSize(set: ContributedSet, item: Contributions): number {
+  if (isExcluded(set, item)) return 0;
   if (set.port === undefined) return item.nets.length;
   const { name, protocol } = set.port;
   const ports = portsNamed(item.ports, name).filter(
     (port) => protocol === "any" || protocolName(port.protocol) === protocol,
   );
   return ports.length * item.nets.length;
+}
+
+const isExcluded = ({ networkSetsOf }: ContributedSet, { namespace }: Contributions): boolean =>
+  networkSetsOf !== undefined && namespace !== undefined && namespace !== networkSetsOf;
+
+const MAX_PORTS = 1000;
+const MAX_PORTS_WITH_ONE_NAME = 20;
+
+/**
+ * Returns the named ports of a workload that are used: the first 1,000, and of those with the same name the first 20. Each
+ * is a member of the sets of all policies that refer to the name, also in other namespaces. The owner of the workload
+ * chooses the names, so that ignoring a port opens nothing that its owner could not open.
+ */
+export function usedPorts(ports: readonly EndpointPort[]): readonly EndpointPort[] {
+  if (ports.length <= 1) return ports;
+  const byName = new Map<string, Set<string>>();
+  const used = ports.slice(0, MAX_PORTS).filter(({ name, protocol, port }) => {
+    let ofName = byName.get(name);
+    if (ofName === undefined) byName.set(name, (ofName = new Set()));
+    const before = ofName.size;
+    if (before < MAX_PORTS_WITH_ONE_NAME) ofName.add(`${protocolName(protocol)}:${port}`);
+    return ofName.size > before;
+  });
+  return used.length === ports.length ? ports : used;
 }
 
 /** Longer lists of ports are indexed by name. */

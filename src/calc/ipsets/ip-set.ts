@@ -1,13 +1,14 @@
 // Defines the content and the ID of an IP set. Equal definitions have equal IDs, so that the rules of many policies share
 // one set.
-import { type ParsedSelector, uniqueId } from "../../model/index.ts";
+import { labelRestrictions, NAMESPACE_LABEL, type ParsedSelector, uniqueId } from "../../model/index.ts";
 import type { IpSetId, IpSetType } from "../messages.ts";
 
 /** The protocol of a named port, as spelled in the set's ID. */
 export type NamedPortProtocol = "tcp" | "udp" | "sctp" | "any";
 
 export type IpSetContent =
-  | { readonly kind: "selector"; readonly selector: ParsedSelector }
+  /** If `networkSetsOf` is set, the set contains no network sets of other namespaces than this one. */
+  | { readonly kind: "selector"; readonly selector: ParsedSelector; readonly networkSetsOf?: string }
   | {
       readonly kind: "namedPort";
       readonly selector: ParsedSelector;
@@ -42,6 +43,24 @@ export function serviceSet(service: string, ports: boolean): IpSetSpec {
     id: uniqueId(ports ? "svc" : "svcnoport", service),
     type: ports ? "ipAndPort" : "net",
     content: { kind: "service", service, ports },
+  };
+}
+
+/**
+ * Returns the same set without the network sets and services of other namespaces: `set` itself if it contains none, and
+ * undefined if it contains nothing else.
+ */
+export function withoutForeignMembers(set: IpSetSpec, namespace: string): IpSetSpec | undefined {
+  const { content } = set;
+  if (content.kind === "namedPort") return set; // only endpoints have named ports
+  if (content.kind === "service") return content.service.startsWith(`${namespace}/`) ? set : undefined;
+  const { selector } = content;
+  const namespaces = labelRestrictions(selector.tree).get(NAMESPACE_LABEL)?.values;
+  if (namespaces?.every((each) => each === namespace) === true) return set;
+  return {
+    id: uniqueId("s", `${selector.id},network sets of ${namespace}`),
+    type: "net",
+    content: { kind: "selector", selector, networkSetsOf: namespace },
   };
 }
 

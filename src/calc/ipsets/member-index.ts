@@ -23,11 +23,19 @@ export interface Contributor {
   readonly profileIds: readonly string[];
   readonly nets: readonly Cidr[];
   readonly ports: readonly EndpointPort[];
+  /** The namespace of a network set; undefined for endpoints and global network sets. */
+  readonly namespace?: string;
 }
 
 class Item extends LabelItem {
   nets: readonly Cidr[] = NO_NETS;
   ports: readonly EndpointPort[] = NO_PORTS;
+}
+/** A class of its own, because an endpoint should need no memory for the namespace. */
+class NamespacedItem extends Item {
+  constructor(readonly namespace: string) {
+    super();
+  }
 }
 const NO_NETS: readonly Cidr[] = [];
 const NO_PORTS: readonly EndpointPort[] = [];
@@ -35,7 +43,7 @@ const NO_ITEMS: ReadonlySet<Item> = new Set();
 const NO_SETS: readonly IpSet[] = [];
 
 class SetSelector extends SelectorEntry {
-  /** At most one element: the ID of such a set depends only on the selector. */
+  /** Nearly always at most one element: there is one such set, and one for each namespace in `networkSetsOf`. */
   #addressSets: readonly IpSet[] = NO_SETS;
   /** Sets of named ports, by port name. */
   readonly #portSets = new Map<string, Set<IpSet>>();
@@ -43,12 +51,12 @@ class SetSelector extends SelectorEntry {
   matching: Iterator<void> | undefined;
 
   addSet(set: IpSet): void {
-    if (set.port === undefined) this.#addressSets = [set];
+    if (set.port === undefined) this.#addressSets = [...this.#addressSets, set];
     else addTo(this.#portSets, set.port.name, set);
   }
 
   deleteSet(set: IpSet): void {
-    if (set.port === undefined) this.#addressSets = NO_SETS;
+    if (set.port === undefined) this.#addressSets = this.#addressSets.filter((each) => each !== set);
     else deleteFrom(this.#portSets, set.port.name, set);
   }
 
@@ -70,6 +78,8 @@ interface IpSet extends ContributedSet {
   readonly spec: IpSetSpec;
   /** The number of members. An address that two endpoints share counts twice. */
   count: number;
+  /** The part of them that network sets contribute, by their namespace. */
+  countByNamespace: Map<string, number> | undefined;
   /** Undefined while the set is only counted. */
   filled: FilledSet<Item> | undefined;
   readonly selector: SetSelector;
@@ -100,14 +110,14 @@ export class MemberIndex {
     this.#labels = new LabelIndex({
       onMatchStarted: (selector, item) => {
         for (const set of selector.setsFor(item)) {
-          this.#addToCount(set, contributionSize(set, item));
+          this.#addToCount(set, item, contributionSize(set, item));
           set.filled?.onMatchStarted(item);
           this.#queueStep(set);
         }
       },
       onMatchStopped: (selector, item) => {
         for (const set of selector.setsFor(item)) {
-          this.#addToCount(set, -contributionSize(set, item));
+          this.#addToCount(set, item, -contributionSize(set, item));
           set.filled?.onMatchStopped(item);
           this.#queueStep(set);
         }
@@ -115,9 +125,15 @@ export class MemberIndex {
     });
   }
 
-  #addToCount(set: IpSet, change: number): void {
+  #addToCount(set: IpSet, item: Item, change: number): void {
     if (change === 0) return;
     set.count += change;
+    if (item instanceof NamespacedItem) {
+      set.countByNamespace ??= new Map();
+      const count = (set.countByNamespace.get(item.namespace) ?? 0) + change;
+      if (count > 0) set.countByNamespace.set(item.namespace, count);
+      else set.countByNamespace.delete(item.namespace);
+    }
     this.#onCountChanged(set.spec.id);
   }
 
@@ -138,7 +154,7 @@ export class MemberIndex {
   /** @returns true if the item is new */
   setItem(id: string, value: Contributor): boolean {
     const known = this.#items.get(id);
-    const item = known ?? new Item();
+    const item = known ?? (value.namespace === undefined ? new Item() : new NamespacedItem(value.namespace));
     if (known === undefined) this.#items.set(id, item);
     if (!listsEqual(item.nets, value.nets) || !samePorts(item.ports, value.ports)) this.#setContribution(item, value);
     this.#labels.setItem(item, value.labels, value.profileIds);
@@ -181,13 +197,15 @@ export class MemberIndex {
     const port = content.kind === "namedPort" ? { name: content.port, protocol: content.protocol } : undefined;
     const known = this.#selectors.get(content.selector);
     const selector = known ?? new SetSelector(content.selector);
-    const set: IpSet = { spec, count: 0, filled: undefined, port, selector };
+    const networkSetsOf = content.kind === "selector" ? content.networkSetsOf : undefined;
+    const counts = { count: 0, countByNamespace: undefined };
+    const set: IpSet = { spec, ...counts, filled: undefined, port, networkSetsOf, selector };
     this.#sets.set(spec.id, set);
     selector.addSet(set);
     if (known === undefined) {
       this.#selectors.set(content.selector, selector);
       selector.matching = this.#labels.addSelectorInSteps(selector);
-    } else for (const item of this.#contributors(set)) this.#addToCount(set, contributionSize(set, item));
+    } else for (const item of this.#contributors(set)) this.#addToCount(set, item, contributionSize(set, item));
   }
 
   /** Does one step of counting the members of the set. Returns true if all are counted. */
@@ -200,6 +218,13 @@ export class MemberIndex {
 
   memberCount(id: IpSetId): number {
     return this.#sets.get(id)?.count ?? 0;
+  }
+
+  /** Returns how many members are contributed by network sets of other namespaces. */
+  foreignCount(id: IpSetId, namespace: string): number {
+    let count = 0;
+    for (const [each, ofEach] of this.#sets.get(id)?.countByNamespace ?? []) if (each !== namespace) count += ofEach;
+    return count;
   }
 
   /** Starts to emit the members of the set and, until `empty` is called, their changes. All members must be counted. */
@@ -246,14 +271,15 @@ export class MemberIndex {
 
   /** Replaces the addresses and ports of an item whose labels are unchanged. */
   #setContribution(item: Item, value: Pick<Item, "nets" | "ports">): void {
-    const before = { nets: item.nets, ports: item.ports };
+    const { namespace } = item as Partial<NamespacedItem>;
+    const before = { nets: item.nets, ports: item.ports, ...(namespace === undefined ? {} : { namespace }) };
     item.nets = value.nets;
     item.ports = value.ports.length === 0 ? NO_PORTS : value.ports;
     for (const name of portNames(before.ports)) deleteFrom(this.#itemsByPort, name, item);
     for (const name of portNames(item.ports)) addTo(this.#itemsByPort, name, item);
     for (const selector of (item.labelClass?.matches ?? []) as Iterable<SetSelector>)
       for (const set of new Set([...selector.setsFor(before), ...selector.setsFor(item)])) {
-        this.#addToCount(set, contributionSize(set, item) - contributionSize(set, before));
+        this.#addToCount(set, item, contributionSize(set, item) - contributionSize(set, before));
         set.filled?.onItemChanged(item, before);
         this.#queueStep(set);
       }

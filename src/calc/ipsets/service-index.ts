@@ -94,6 +94,12 @@ export class ServiceIndex {
     return this.#sets.get(id)?.count ?? 0;
   }
 
+  /** Returns how many members are contributed by services of other namespaces. */
+  foreignCount(id: IpSetId, namespace: string): number {
+    const set = this.#sets.get(id);
+    return set === undefined || set.service.startsWith(`${namespace}/`) ? 0 : set.count;
+  }
+
   /** Starts to emit the members of the set and, until `empty` is called, their changes. */
   fill(id: IpSetId): void {
     const set = this.#sets.get(id);

@@ -4,7 +4,12 @@
 // use 1,000 sets, and each set may contain every pod of the cluster), or slow down the calculation for all others (each new
 // pod of the cluster is matched with each term). The limits are per namespace, so that only the policies of that namespace
 // are affected: they deny everything. Whether a namespace is over its limit depends only on the current state of the
-// datastore, not on the order of changes. The number of objects in a namespace is limited by a ResourceQuota, not here.
+// datastore, not on the order of changes.
+//
+// A rule that selects peers in all namespaces also selects the network sets of other tenants, who could close the policy by
+// adding prefixes. Members that come from network sets and services of other namespaces are therefore counted separately. If
+// only these exceed the limit, the policy continues to work without them (restrict-rule.ts). Endpoints are not counted
+// separately: a tenant has few of them, and each contributes few members (`usedPorts`). The number of objects in a namespace is limited by a ResourceQuota, not here.
 import type { ParsedSelector } from "../../model/index.ts";
 import type { IpSetSpec } from "../ipsets/ip-set.ts";
 import type { IpSetId } from "../messages.ts";
@@ -19,7 +24,21 @@ const MAX_TERMS_PER_NAMESPACE = 20_000;
 /** Ten Kubernetes policies of the largest size. The kernel needs about 1 kB for each rule, in each direction. */
 const MAX_RULES_PER_NAMESPACE = 50_000;
 
-export type LimitState = "within-limits" | "too-many-rules" | "too-many-sets" | "too-many-terms" | "too-many-members";
+export type LimitState =
+  | "within-limits"
+  | "too-many-rules"
+  | "too-many-sets"
+  | "too-many-terms"
+  | "too-many-members"
+  /** The policies work, but without the network sets and services of other namespaces. */
+  | "too-many-foreign-members";
+
+/** The number of members of a set; 0 for one that is not counted. */
+export interface MemberCounts {
+  all(id: IpSetId): number;
+  /** Those that network sets and services of other namespaces contribute. */
+  foreign(id: IpSetId, namespace: string): number;
+}
 
 /** What one policy uses. */
 export interface PolicyUsage {
@@ -76,24 +95,26 @@ export class NamespaceUsage {
 
   /**
    * Computes the state again.
-   * @param memberCount the number of members of a set; 0 for one that is not counted
    * @returns true if the state changed
    */
-  update(memberCount: (id: IpSetId) => number): boolean {
+  update(counts: MemberCounts): boolean {
     const before = this.state;
-    this.state = this.#computeState(memberCount);
+    this.state = this.#computeState(counts);
     return this.state !== before;
   }
 
-  #computeState(memberCount: (id: IpSetId) => number): LimitState {
+  #computeState(counts: MemberCounts): LimitState {
     if (this.#rules > MAX_RULES_PER_NAMESPACE) return "too-many-rules";
     if (this.#sets.size > MAX_SETS_PER_NAMESPACE) return "too-many-sets";
     if (this.#terms > MAX_TERMS_PER_NAMESPACE) return "too-many-terms";
-    let members = 0;
+    let own = 0;
+    let foreign = 0;
     for (const id of this.#sets.keys()) {
-      members += memberCount(id);
-      if (members > MAX_MEMBERS_PER_NAMESPACE) return "too-many-members";
+      const foreignOfSet = counts.foreign(id, this.name);
+      foreign += foreignOfSet;
+      own += counts.all(id) - foreignOfSet;
+      if (own > MAX_MEMBERS_PER_NAMESPACE) return "too-many-members";
     }
-    return "within-limits";
+    return own + foreign > MAX_MEMBERS_PER_NAMESPACE ? "too-many-foreign-members" : "within-limits";
   }
 }

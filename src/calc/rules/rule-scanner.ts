@@ -3,7 +3,7 @@
 // Matching the selectors of a large policy with a large cluster takes seconds. The work is therefore done in steps:
 //
 // 1. Count the members of the sets that the policy uses: their selectors are matched, but nothing is stored.
-// 2. If the namespace of the policy exceeds a limit (namespace-usage.ts), the policy denies everything.
+// 2. If the namespace of the policy exceeds a limit (namespace-usage.ts), the policy denies everything, or is restricted.
 // 3. Otherwise fill the sets. Then emit the policy, and release the sets that it no longer uses.
 //
 // Until then, the dataplane keeps the version of the policy that was emitted before, and its sets. Namespaces take turns, so
@@ -12,7 +12,8 @@ import type { Policy, PolicyKey, ProfileRules, Rule } from "../../model/index.ts
 import type { IpSetSpec } from "../ipsets/ip-set.ts";
 import type { IpSetId, ProtoPolicy, ProtoProfile, ProtoRule } from "../messages.ts";
 import { type ConversionContext, convertRule } from "./convert.ts";
-import { type LimitState, NamespaceUsage } from "./namespace-usage.ts";
+import { type LimitState, type MemberCounts, NamespaceUsage } from "./namespace-usage.ts";
+import { convertRestrictedRule } from "./restrict-rule.ts";
 import { assignRuleIds } from "./rule-ids.ts";
 
 export interface RuleScannerListener {
@@ -28,7 +29,7 @@ export interface RuleScannerListener {
   fillStep(set: IpSetSpec): boolean;
   /** The policy needs too many IP sets. It denies everything. */
   onPolicyTooLarge(key: PolicyKey): void;
-  /** The policies of the namespace deny everything, unless the state is "within-limits". */
+  /** The policies of the namespace deny everything, or are restricted, unless the state is "within-limits". */
   onNamespaceLimit(namespace: string, state: LimitState): void;
   onPolicyActive(key: PolicyKey, policy: ProtoPolicy): void;
   onPolicyInactive(key: PolicyKey): void;
@@ -76,7 +77,9 @@ interface RuleOwner {
   steps: Iterator<void> | undefined;
   /** Whether the members of its sets are part of the namespace's usage. */
   isUsageKnown: boolean;
-  readonly emit: (isOverLimit: boolean) => void;
+  /** The sets that its rules use in state "too-many-foreign-members". */
+  readonly restrictedSets: () => Sets;
+  readonly emit: (state: LimitState) => void;
 }
 
 interface ConvertedRules {
@@ -86,7 +89,7 @@ interface ConvertedRules {
 
 export class RuleScanner {
   readonly #listener: RuleScannerListener;
-  readonly #memberCount: (id: IpSetId) => number;
+  readonly #memberCounts: MemberCounts;
   readonly #sets = new Map<IpSetId, UsedSet>();
   readonly #owners = new Map<string, RuleOwner>();
   readonly #namespaces = new Map<string, NamespaceUsage>();
@@ -99,10 +102,9 @@ export class RuleScanner {
   readonly #resizedSets = new Set<IpSetId>();
   readonly #unusedSets = new Set<UsedSet>();
 
-  /** @param memberCount the number of members of a used set; 0 for any other */
-  constructor(listener: RuleScannerListener, memberCount: (id: IpSetId) => number) {
+  constructor(listener: RuleScannerListener, memberCounts: MemberCounts) {
     this.#listener = listener;
-    this.#memberCount = memberCount;
+    this.#memberCounts = memberCounts;
   }
 
   /** The number of sets that rules use. */
@@ -116,10 +118,18 @@ export class RuleScanner {
     // Kept only until it is emitted: few policies are emitted again without a change, but there may be thousands of them.
     let converted: ConvertedRules | undefined = this.#convertPolicy(key, policy, sets);
     const ruleCount = policy.inboundRules.length + policy.outboundRules.length;
-    this.#setOwner(`policy ${id}`, policy.namespace, { sets, ruleCount }, (isOverLimit) => {
-      const { inbound, outbound } = isOverLimit
-        ? this.#denyAll(policy)
-        : (converted ?? this.#convertPolicy(key, policy, new Map()));
+    const restrictedSets = () => {
+      const used = new Map<IpSetId, IpSetSpec>();
+      this.#convertPolicy(key, policy, used, policy.namespace);
+      return used;
+    };
+    this.#setOwner(`policy ${id}`, policy.namespace, { sets, restrictedSets, ruleCount }, (state) => {
+      const { inbound, outbound } =
+        state === "within-limits"
+          ? (converted ?? this.#convertPolicy(key, policy, new Map()))
+          : state === "too-many-foreign-members"
+            ? this.#convertPolicy(key, policy, new Map(), policy.namespace)
+            : this.#denyAll(policy);
       converted = undefined;
       this.#listener.onPolicyActive(key, {
         inboundRules: assignRuleIds(inbound, `pol-in-default/${key.name}`),
@@ -144,7 +154,7 @@ export class RuleScanner {
       inboundRules: assignRuleIds(this.#convert(profile.inboundRules, sets), `prof-in-${name}`),
       outboundRules: assignRuleIds(this.#convert(profile.outboundRules, sets), `prof-out-${name}`),
     };
-    this.#setOwner(`profile ${name}`, undefined, { sets, ruleCount: 0 }, () =>
+    this.#setOwner(`profile ${name}`, undefined, { sets, restrictedSets: () => sets, ruleCount: 0 }, () =>
       this.#listener.onProfileActive(name, proto),
     );
   }
@@ -180,11 +190,23 @@ export class RuleScanner {
    */
   step(): boolean {
     if (this.#turns.size === 0) this.collectResized();
+    // One of each kind, so that a namespace that causes much work of one kind does not delay the other kinds.
+    const didUpdate = this.#updateNextNamespace();
+    const didStep = this.#stepNextOwner();
+    const didRemove = this.#removeNextUnusedSet();
+    return didUpdate || didStep || didRemove;
+  }
+
+  #updateNextNamespace(): boolean {
     for (const namespace of this.#unsettledNamespaces) {
       this.#unsettledNamespaces.delete(namespace);
       this.#updateNamespace(namespace);
       return true;
     }
+    return false;
+  }
+
+  #stepNextOwner(): boolean {
     for (const [turn, ids] of this.#turns) {
       for (const id of ids) {
         const owner = this.#owners.get(id);
@@ -194,6 +216,10 @@ export class RuleScanner {
       if (ids.size === 0) this.#turns.delete(turn);
       return true;
     }
+    return false;
+  }
+
+  #removeNextUnusedSet(): boolean {
     for (const set of this.#unusedSets) {
       this.#unusedSets.delete(set);
       if (set.users > 0) return true;
@@ -238,7 +264,8 @@ export class RuleScanner {
 
   *#settleOwner(owner: RuleOwner): Generator<void> {
     const state = owner.namespace?.state ?? "within-limits"; // if it changes, the steps start again
-    const toCount = isCounted(state) ? owner.sets : NO_SETS;
+    const toFill = this.#setsToFill(owner, state);
+    const toCount = toFill === owner.sets || !isCounted(state) ? toFill : new Map([...owner.sets, ...toFill]);
     for (const [id, spec] of toCount) {
       if (!owner.counted.has(id)) {
         this.#count(owner, id, spec);
@@ -246,12 +273,11 @@ export class RuleScanner {
       }
       while (!this.#listener.countStep(spec)) yield;
     }
-    if (owner.namespace !== undefined && !owner.isUsageKnown) {
+    if (owner.namespace !== undefined) {
+      if (!owner.isUsageKnown) this.#unsettledNamespaces.add(owner.namespace);
       owner.isUsageKnown = true;
-      this.#unsettledNamespaces.add(owner.namespace);
-      yield;
+      while (this.#unsettledNamespaces.has(owner.namespace)) yield;
     }
-    const toFill = state === "within-limits" ? owner.sets : NO_SETS;
     for (const [id, spec] of toFill) {
       if (!owner.filled.has(id)) {
         this.#fill(owner, id, spec);
@@ -259,13 +285,18 @@ export class RuleScanner {
       }
       while (!this.#listener.fillStep(spec)) yield;
     }
-    owner.emit(state !== "within-limits");
+    owner.emit(state);
     owner.emitted = toFill;
     this.#release(owner, { toCount, toFill });
   }
 
+  #setsToFill({ sets, restrictedSets }: RuleOwner, state: LimitState): Sets {
+    if (state === "within-limits") return sets;
+    return state === "too-many-foreign-members" ? restrictedSets() : NO_SETS;
+  }
+
   #updateNamespace(namespace: NamespaceUsage): void {
-    if (!namespace.update(this.#memberCount)) return;
+    if (!namespace.update(this.#memberCounts)) return;
     this.#listener.onNamespaceLimit(namespace.name, namespace.state);
     for (const id of namespace.policies) this.#unsettle(id);
   }
@@ -287,7 +318,7 @@ export class RuleScanner {
   #setOwner(
     id: string,
     namespaceName: string | undefined,
-    { sets, ruleCount }: Pick<RuleOwner, "sets" | "ruleCount">,
+    { sets, restrictedSets, ruleCount }: Pick<RuleOwner, "sets" | "restrictedSets" | "ruleCount">,
     emit: RuleOwner["emit"],
   ): void {
     const before = this.#owners.get(id);
@@ -301,7 +332,7 @@ export class RuleScanner {
     if (last?.isSettled === false) this.#releaseUnless(last, (set) => last.emitted.has(set) || sets.has(set));
     const { counted = NO_SETS, filled = NO_SETS, emitted = NO_SETS } = last ?? {};
     const state = { isUsageKnown: false, isSettled: false, steps: undefined };
-    this.#owners.set(id, { namespace, sets, ruleCount, counted, filled, emitted, ...state, emit });
+    this.#owners.set(id, { namespace, sets, restrictedSets, ruleCount, counted, filled, emitted, ...state, emit });
     if (namespace !== undefined) this.#unsettledNamespaces.add(namespace);
     this.#unsettle(id);
   }
@@ -336,7 +367,7 @@ export class RuleScanner {
     const set = known ?? { spec, users: 0, fillers: 0 };
     set.users++;
     // Thousands of policies may use the same set, so they share its definition.
-    owner.sets.set(id, set.spec);
+    if (owner.sets.has(id)) owner.sets.set(id, set.spec);
     owner.counted.set(id, set.spec);
     if (known === undefined) {
       this.#sets.set(id, set);
@@ -382,9 +413,13 @@ export class RuleScanner {
     if (set !== undefined && --set.users === 0) this.#unusedSets.add(set);
   }
 
-  #convertPolicy(key: PolicyKey, policy: Policy, used: Map<IpSetId, IpSetSpec>): ConvertedRules {
+  /** @param restrictTo the namespace of the policy, in state "too-many-foreign-members" */
+  #convertPolicy(key: PolicyKey, policy: Policy, used: Map<IpSetId, IpSetSpec>, restrictTo?: string): ConvertedRules {
     try {
-      return { inbound: this.#convert(policy.inboundRules, used), outbound: this.#convert(policy.outboundRules, used) };
+      return {
+        inbound: this.#convert(policy.inboundRules, used, restrictTo),
+        outbound: this.#convert(policy.outboundRules, used, restrictTo),
+      };
     } catch (error) {
       if (!(error instanceof TooManySets)) throw error;
       used.clear();
@@ -398,7 +433,7 @@ export class RuleScanner {
     return { inbound: deny(inboundRules), outbound: deny(outboundRules) };
   }
 
-  #convert(rules: readonly Rule[], used: Map<IpSetId, IpSetSpec>): ProtoRule[] {
+  #convert(rules: readonly Rule[], used: Map<IpSetId, IpSetSpec>, restrictTo?: string): ProtoRule[] {
     const context: ConversionContext = {
       use: (set) => {
         used.set(set.id, set);
@@ -406,9 +441,11 @@ export class RuleScanner {
         return set.id;
       },
     };
-    return rules.map((rule) => convertRule(rule, context));
+    if (restrictTo === undefined) return rules.map((rule) => convertRule(rule, context));
+    return rules.flatMap((rule) => convertRestrictedRule(rule, restrictTo, context) ?? []);
   }
 }
 
 /** Beyond the other limits, selectors are not even matched. */
-const isCounted = (state: LimitState): boolean => state === "within-limits" || state === "too-many-members";
+const isCounted = (state: LimitState): boolean =>
+  state === "within-limits" || state === "too-many-members" || state === "too-many-foreign-members";
