@@ -37,9 +37,8 @@ export async function readOutsidePools(
 
 const MAX_EVIDENCE = 8;
 
-/** Reports one finding per IP version. A cluster without any pool normally uses another IPAM plugin, and gets no finding. */
+/** Reports one finding per IP version. */
 export function* workloadsOutsidePools(cluster: ClusterFacts): Generator<Finding> {
-  if (cluster.pools.length === 0) return;
   for (const version of [4, 6] as const) {
     const found = cluster.outsidePools.filter(({ address }) => ipVersion(address) === version);
     const [example] = found;
