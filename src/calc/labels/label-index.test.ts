@@ -169,6 +169,15 @@ test("any change may be made while selectors are added and profiles evaluated in
     { numRuns: 500 },
   ));
 
+test("a selector that is removed before its first step matches nothing", () => {
+  const harness = new Harness(1);
+  harness.setItem("x", {});
+  harness.setSelector("all()", true, "in steps");
+  harness.setSelector("all()", false);
+  harness.settle();
+  expect([...harness.matches]).toEqual([]);
+});
+
 test("FC-046 an item's own label has precedence, then the first profile that has the label", () => {
   const harness = new Harness();
   harness.setProfile("p", { a: "1", b: "1" });

@@ -130,8 +130,8 @@ export class LabelIndex<I extends LabelItem, E extends SelectorEntry> {
       if (work >= this.#stepWork) {
         work = 0;
         yield;
-        if (!this.#selectors.has(selector)) return;
       }
+      if (!this.#selectors.has(selector)) return; // removed before the first step, or between two
       work += selector.selector.termCount;
       if (candidate.isRemoved || candidate.matches.has(selector) || !this.#evaluate(selector, candidate)) continue;
       work += candidate.items.length;
