@@ -1,4 +1,5 @@
 // Generates docs/reference/resources: one page for each kind of resource, from the zod schemas of src/model/kinds.
+import { isManagedKind, kindAliases } from "../../src/calicoctl/resources/kinds.ts";
 import { KINDS, type Kind, kindOf } from "../../src/model/kinds.ts";
 import { describedSpec, describedStatus } from "../../src/model/kinds/crd.ts";
 import { loadDefinition, SCHEMA_KINDS } from "../../src/model/validation/schemas.ts";
@@ -27,7 +28,7 @@ async function indexPage(): Promise<string> {
   const rows = await Promise.all(
     KINDS.filter(({ name }) => SCHEMA_KINDS.includes(name as SchemaKind)).map(async (kind) => [
       `[${kind.name}](${pageName(kind.name)})`,
-      kind.shortNames.map(code).join(", "),
+      calicoctlNames(kind.name).slice(1).map(code).join(", "),
       kind.namespaced ? "namespace" : "cluster",
       (await loadDefinition(kind.name as SchemaKind)).description,
     ]),
@@ -37,7 +38,10 @@ async function indexPage(): Promise<string> {
 \`make reference\` generates these pages from the schemas in \`src/model/kinds\`. Resources have \`apiVersion: projectcalico.org/v3\` for
 \`calicoctl\`, and \`crd.projectcalico.org/v1\` for \`kubectl\` (IPAMConfiguration is called IPAMConfig there).
 
-${table(["Kind", "Short names", "Scope", "Meaning"], rows)}
+The short names are those of \`calicoctl\`; its help lists the most common ones. \`kubectl\` has no short names for these kinds, except
+with the aggregated API server of Calico, which has its own; the page of each kind lists them.
+
+${table(["Kind", "Short names of \`calicoctl\`", "Scope", "Meaning"], rows)}
 `;
 }
 
@@ -59,10 +63,22 @@ async function resourcePage(name: SchemaKind): Promise<string> {
   ].join("\n\n")}\n`;
 }
 
-function summary({ plural, shortNames, namespaced }: Kind): string {
-  const names = [plural, ...shortNames].map(code).join(", ");
-  return `Scope: ${namespaced ? "namespace" : "cluster"}. Names for \`calicoctl get\`: ${names}.`;
+function summary({ name, shortNames, namespaced }: Kind): string {
+  const names = calicoctlNames(name);
+  const list = (texts: readonly string[]) => texts.map(code).join(", ");
+  return [
+    `Scope: ${namespaced ? "namespace" : "cluster"}.`,
+    names.length === 0
+      ? "`calicoctl get` does not show this kind; `calicoctl ipam` does."
+      : `Names for \`calicoctl get\`: ${list(names)}.`,
+    ...(shortNames.length === 0
+      ? []
+      : [`Short names for \`kubectl\` with the aggregated API server of Calico: ${list(shortNames)}.`]),
+  ].join(" ");
 }
+
+/** The plural and the short names that calicoctl accepts; none for the kinds of IPAM. */
+const calicoctlNames = (kind: string): readonly string[] => (isManagedKind(kind) ? kindAliases(kind) : []);
 
 function fieldTable(schema: Json): string {
   return table(["Field", "Type", "Default", "Meaning"], [...fields(schema, "")]);

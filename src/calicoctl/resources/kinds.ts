@@ -33,10 +33,13 @@ const ALIASES = {
 export type ManagedKind = keyof typeof ALIASES;
 export const MANAGED_KINDS = Object.keys(ALIASES) as readonly ManagedKind[];
 
+/** Returns the names that select a kind, in addition to that of the kind itself, with the plural first. */
+export const kindAliases = (kind: ManagedKind): readonly string[] => ALIASES[kind].split(" ");
+
 /** Returns the kind with this name: `pools`, `IPPool` and `ipp` are all IPPool. */
 export function findManagedKind(word: string): ManagedKind | undefined {
   const name = word.toLowerCase();
-  return MANAGED_KINDS.find((kind) => kind.toLowerCase() === name || ALIASES[kind].split(" ").includes(name));
+  return MANAGED_KINDS.find((kind) => kind.toLowerCase() === name || kindAliases(kind).includes(name));
 }
 
 /** Returns the most similar name of a kind: `ippool` for `ippol`. */
@@ -44,7 +47,7 @@ export function nearestKindName(word: string): string | undefined {
   const misspelled = word.toLowerCase();
   const names = MANAGED_KINDS.map((kind) => kind.toLowerCase());
   // Short aliases are similar to any word.
-  const longer = MANAGED_KINDS.flatMap((kind) => ALIASES[kind].split(" ")).filter((alias) => alias.length > 4);
+  const longer = MANAGED_KINDS.flatMap(kindAliases).filter((alias) => alias.length > 4);
   return nearest(misspelled, names) ?? (misspelled.length > 4 ? nearest(misspelled, longer) : undefined);
 }
 
