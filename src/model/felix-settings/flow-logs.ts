@@ -9,13 +9,13 @@ export const flowLogSettings = {
     "flowLogsGoldmaneServer",
     pointerText,
     "",
-    "Address of Goldmane. If set, rules log their verdicts on new connections",
+    "Address of Goldmane. Nothing is sent there, because there is no flow log collector. If set, rules still send their verdicts on new connections to NFLOG",
   ),
   FlowLogsLocalReporter: setting(
     "flowLogsLocalReporter",
     onOff,
     "Disabled",
-    "Report flows to a socket on the host. If enabled, rules log their verdicts on new connections",
+    "Report flows to a socket on the host. Nothing is reported, because there is no flow log collector. If enabled, rules still send their verdicts on new connections to NFLOG",
   ),
   FlowLogsFlushInterval: setting("flowLogsFlushInterval", seconds, "300", "Interval of flow log exports", NO_COLLECTOR),
   FlowLogsCollectorDebugTrace: setting(
