@@ -1,5 +1,5 @@
-// `make check`: types, lint, format, imports, unused exports and the subject lines of commits. Runs all checks at the same time
-// and prints the output of those that failed.
+// `make check`: types, lint, format, imports, unused exports, new sleeps in tests, and the subject lines of commits. Runs all
+// checks at the same time and prints the output of those that failed.
 import { spawn } from "node:child_process";
 import { join } from "node:path";
 import { findSubjectFaults } from "./commit-subjects.ts";

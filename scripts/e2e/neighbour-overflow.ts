@@ -4,7 +4,7 @@
 import { readFileSync } from "node:fs";
 
 const TABLES = ["arp_cache", "ndisc_cache"] as const;
-/** Counters of packets that were dropped because a neighbour was not resolved. */
+/** Counters that show a full table, or packets that were dropped because of one. */
 const COUNTERS = ["table_fulls", "forced_gc_runs", "unresolved_discards", "res_failed"] as const;
 type Counter = (typeof COUNTERS)[number];
 type Counts = Readonly<Record<Counter, number>>;
@@ -20,8 +20,9 @@ export function readCounts(text: string): Counts {
 }
 
 export interface Overflow {
-  /** The last sample before the overflow, and the first sample after it. */
+  /** Time of the last sample before the overflow. */
   readonly afterMs: number;
+  /** Time of the first sample after it. */
   readonly atMs: number;
   readonly count: number;
 }

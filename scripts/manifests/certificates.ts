@@ -49,7 +49,7 @@ export function certificateAdmission(): readonly KubernetesObject[] {
   });
 }
 
-/** Returns environment, mounts and volumes for one side of the connections to Typha. */
+/** Environment, mounts and volumes for one side of the connections to Typha. */
 interface TlsSide {
   readonly env: readonly Variable[];
   readonly volumeMounts: readonly Mount[];

@@ -2,7 +2,7 @@
 
 export const code = (text: string): string => (text === "" ? "" : `\`${text}\``);
 
-/** Escapes what would end a cell or, on the website, begin a tag. */
+/** Escapes `|` and replaces line breaks, which would end a table cell. */
 const cell = (text: string): string => text.replaceAll("|", "\\|").replaceAll("\n", " ");
 
 export function table(headings: readonly string[], rows: readonly (readonly string[])[]): string {

@@ -1,4 +1,5 @@
-// Ends the process in order. The first requested reason determines the exit code. Programmed state stays in the kernel.
+// Shuts the process down. The first reason determines the exit code, unless a signal arrives later: then the code is 1.
+// Programmed state stays in the kernel.
 import { delay } from "../lib/retry.ts";
 
 /** The supervisor restarts Felix immediately after this exit code. */

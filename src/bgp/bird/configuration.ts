@@ -177,8 +177,8 @@ const call = (filter: FilterCall): string => `${symbol(filter.function)}(${filte
 function importFilter(peer: PlannedPeer): Lines {
   const { preferWhenLocalPrefAbove, preference } = peer.import;
   return [
-    // A peer that sends the metric 0 of a new pod's first route (see exportFilter) sends the normal metric soon after.
-    // BIRD would write one kernel route for each of the two metrics.
+    // Peers that are not calico-ts announce a new pod's first route with metric 0, and soon after with the normal metric.
+    // Metric 0 is treated as the normal one. Otherwise BIRD would write one kernel route for each of the two metrics.
     `if (defined(bgp_local_pref) && bgp_local_pref = ${MAX_LOCAL_PREFERENCE}) then bgp_local_pref = ${preferWhenLocalPrefAbove};`,
     ...peer.importFilters.map(call),
     `if (defined(bgp_local_pref) && bgp_local_pref > ${preferWhenLocalPrefAbove}) then preference = ${preference};`,
@@ -187,9 +187,9 @@ function importFilter(peer: PlannedPeer): Lines {
 }
 
 /**
- * The kernel's metric is sent as local preference, so that all nodes prefer the same route. The first route to a pod is
- * the CNI plugin's, without a metric (0), until Felix replaces it with one of the normal metric. Both are announced with
- * the normal metric, so that peers do not see the metric of a borrowed address change.
+ * The kernel's metric is sent as local preference, so that all nodes prefer the same route. The CNI plugin
+ * writes the first route to a pod, with metric 0. Felix then replaces it with a route that has the normal metric. Both are
+ * announced with the normal metric, so that peers do not see the metric of a borrowed address change.
  */
 function exportFilter(peer: PlannedPeer): Lines {
   return [

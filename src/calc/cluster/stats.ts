@@ -1,5 +1,5 @@
-// Counts the hosts, endpoints, policies, profiles and tiers of the cluster. The graph calls `flush` only once it is in
-// sync; the counts are emitted only if they changed.
+// Counts the hosts, endpoints, policies, profiles and tiers of the cluster. The graph does not call
+// `flush` before it is in sync. The counts are emitted only if they changed.
 
 export interface ClusterStats {
   readonly hosts: number;

@@ -97,7 +97,7 @@ export class RouteTable implements Reconciler {
     if (key !== undefined) this.#dirty.add(key);
   }
 
-  /** Deletes routes to the destination without a priority, without a grace period. The CNI plugin writes such routes. */
+  /** Deletes, without a grace period, routes to the destination that have no priority. The CNI plugin writes such routes. */
   forbid(destination: Cidr): void {
     if (this.#desired.forbid(this.#desired.key(destination, 0))) this.#needsResync = true;
   }
@@ -215,8 +215,8 @@ export class RouteTable implements Reconciler {
   }
 
   /**
-   * Deletes the route without a priority that the CNI plugin writes, so that a new workload is reachable at once. It would
-   * be preferred to the one of calico-ts, and BGP would announce it as an exception to its block.
+   * The CNI plugin writes a route without a priority, so that a new workload is reachable at once. Deletes that route after
+   * Felix has written its own, because the kernel would prefer it, and BGP would announce it separately from its block.
    */
   #deletePluginRoutes(written: readonly KeyedChange[]): void {
     const { routes, table, ownership } = this.#options;
@@ -228,7 +228,7 @@ export class RouteTable implements Reconciler {
       const others = routes
         .list({ version: this.version, table, link })
         .filter((route) => route.destination === destination && route.priority === 0 && ownership.isOwned(route, name));
-      // Priority 0 in a deletion means any priority; the kernel deletes the route with the lowest one, which is this one.
+      // In a deletion, priority 0 means any: the kernel deletes the route with the lowest priority, which is the plugin's.
       routes.apply(others.map((route) => deletionOf(route, { isActualDown: this.#isDown(route) })));
       // A second deletion would delete the route of calico-ts.
       for (const route of others) this.#actual.delete(this.#desired.key(route.destination, route.priority));

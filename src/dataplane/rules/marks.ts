@@ -1,21 +1,21 @@
 // Allocates bits of the packet mark from the configured mask, in a fixed order, lowest first, exactly as Calico does.
 
 export interface Marks {
-  /** A policy or profile allowed the packet. Also passes this verdict to later tables. */
+  /** A policy or profile allowed the packet. Later tables read this bit, too. */
   readonly accept: number;
   /** A policy passed the packet to the next tier. */
   readonly pass: number;
   readonly drop: number;
-  /** Used for match blocks, for "from a workload", and for rate limits. */
+  /** Temporary bits: the result of a group of matches, "the packet is from a workload", rate limits. */
   readonly scratch0: number;
   readonly scratch1: number;
   /** Packets that must not be encrypted by WireGuard again; 0 without WireGuard. */
   readonly wireguard: number;
-  /** The endpoint from which a packet came. IPVS loses the interface. */
+  /** The number of the endpoint that sent the packet. With IPVS, later chains do not see the incoming interface. */
   readonly endpoint: number;
   /** The lowest endpoint bit: the packet came from no Calico endpoint. */
   readonly nonCalicoEndpoint: number;
-  /** The bits that are cleared for incoming packets: all except drop. */
+  /** The bits that are cleared for incoming packets: accept, pass and both scratch bits. */
   readonly all: number;
 }
 
