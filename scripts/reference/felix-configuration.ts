@@ -14,15 +14,16 @@ ${Object.keys(CONFIG_SOURCES).join(", ")}.
 - **File**: \`/etc/calico/felix.cfg\` (or \`--config-file\`), lines such as \`HealthPort = 9099\`; sections are ignored.
 - **Datastore**: the column *Field* names the field of \`FelixConfiguration\`. \`default\` applies to all nodes, a
   resource with a \`nodeSelector\` to the nodes that it matches (if several match a node, the oldest one), \`node.<name>\`
-  to one node. In a field, seconds and milliseconds are durations such as \`90s\`, and lists are YAML lists. The
+  to one node. There, seconds and milliseconds are written as durations such as \`90s\`, lists as YAML lists. The
   annotation \`config.projectcalico.org/<Name>\` sets any setting by its name.
-- An empty value is ignored. \`none\` sets the type's zero value, which may differ from the default.
-- An invalid value is reported and ignored; a valid value of an earlier source applies. (Calico uses the default then,
+- An empty value is ignored. \`none\` sets the type's zero value, which may differ from the default. Settings
+  marked *not none* do not accept it.
+- An invalid value is reported and ignored; the valid value with the next lower precedence applies. (Calico uses the default then,
   so an invalid environment variable hides a valid value in the datastore.) If the value of a setting marked *fatal* is
   invalid, Felix does not start and tries again every second.
-- Settings marked *local* are read only from the file and the environment. Those for the datastore connection are read
-  from both. (Calico's datastore client ignores the environment variables.)
-- Felix restarts when a setting changes, which interrupts no traffic, unless the setting is marked *live*.
+- Settings marked *local* are read only from the file and the environment. (For the datastore connection, Calico ignores
+  the environment variables.)
+- Felix restarts when a setting changes; this does not interrupt traffic. Settings marked *live* change without a restart.
 - Settings with *no* in the column *Effect* are accepted, because Calico has them, and passed to an external dataplane
   driver. calico-ts itself ignores them.
 `;
