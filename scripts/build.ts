@@ -36,7 +36,7 @@ const commit = revision();
 mkdirSync(dist, { recursive: true });
 /** The executable is replaced atomically, because it may be running ("text file busy"). */
 const folder = join(dist, `.build-${process.pid}`);
-/** The file name is always the same, because the executable contains it: the same sources give the same executable. */
+/** The executable contains its own file name. The name is constant, so that the same sources give the same executable. */
 const fresh = join(folder, "calico");
 mkdirSync(folder, { recursive: true });
 const { status } = spawnSync(

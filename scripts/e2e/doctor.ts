@@ -61,7 +61,7 @@ function inPod(cluster: KubernetesCluster, node: string): Answer {
   ]);
 }
 
-/** Runs in the network between the nodes, where no node runs. */
+/** Runs in the namespace of the lab's switch, which is not a node. */
 function outside(cluster: KubernetesCluster): Answer {
   const namespace = cluster.folder.namespace(FABRIC);
   const [file, ...args] = inNamespace({ namespace }, [rolePath("calicoctl"), "doctor"]);

@@ -46,7 +46,7 @@ export class NeighbourOverflowMonitor {
     [this.#last, this.#lastMs] = [now, atMs];
   }
 
-  /** Whether a table was full between `sentMs` and `forMs` later. */
+  /** Whether a table overflowed within `forMs` milliseconds after `sentMs`. */
   wasFull(sentMs: number, forMs: number): boolean {
     return this.overflows.some(({ afterMs, atMs }) => afterMs <= sentMs + forMs && atMs >= sentMs);
   }

@@ -17,7 +17,7 @@ const LINKS = [
     "check-status",
     "calico-install",
   ].map((role) => `usr/bin/${role}`),
-  // Manifests call this path of the installer. It is not on PATH, where it would hide the `install` of coreutils.
+  // Manifests run `/opt/cni/bin/install`. That folder is not in PATH, so it does not hide `install` of coreutils.
   ...["calico", "calico-ipam", "install"].map((role) => `opt/cni/bin/${role}`),
 ];
 

@@ -1,6 +1,6 @@
-// Writes an image as one file that is both an OCI image layout and what `docker save` writes, as Docker does since version 25. Unlike
-// the format of archive.ts, it has a manifest, so the digest of the image is known before the image is in a registry.
-// https://github.com/opencontainers/image-spec/blob/main/image-layout.md
+// Writes an image as one tar file that can be read as an OCI image layout and as a `docker save` archive. Docker 25 and
+// later write the same format. Unlike the format of archive.ts, it has a manifest, so the digest of the image is known
+// before the image is in a registry. https://github.com/opencontainers/image-spec/blob/main/image-layout.md
 import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdirSync, mkdtempSync, rmSync, statSync, symlinkSync, writeFileSync } from "node:fs";

@@ -97,7 +97,8 @@ function tierAccess(): readonly KubernetesObject[] {
   // An empty tier is the default tier.
   const tierOf = (object: string): string =>
     `${object}.?spec.tier.orValue('') == '' ? 'default' : string(${object}.spec.tier)`;
-  // The API server limits the cost of one expression to two of these checks, so most have their own variable.
+  // The API server limits the cost of an expression; more than two of these checks exceed it. So the checks are spread over
+  // several variables.
   const rights = (when: "New" | "Old") => {
     const tier = `variables.tier${when}`;
     const mayWrite = (name: string): string =>
@@ -215,7 +216,10 @@ function tierLabel(): string {
   return `has(object.metadata.labels) ? [${label}] : [${add("/metadata/labels", "{}")}, ${label}]`;
 }
 
-/** Returns a policy that changes created and updated objects, and its binding. Expressions receive earlier changes. */
+/**
+ * Returns a policy that changes created and updated objects, and its binding. Each expression sees the changes of the
+ * expressions before it.
+ */
 function defaults(
   policyName: string,
   resources: readonly string[],

@@ -43,7 +43,7 @@ export interface PlannedPeer {
   readonly nextHop: "default" | "self" | "keep";
   readonly numAllowLocalAs: number | null;
   readonly addPaths: true;
-  /** The resource that this session follows from. */
+  /** The resource that defines this session. */
   readonly because: string;
 }
 

@@ -90,7 +90,10 @@ function kernelExport(
   ];
 }
 
-/** Felix routes traffic to other WireGuard nodes through the tunnel. */
+/**
+ * Returns the addresses of nodes that are reached through WireGuard. BIRD must not program routes through them, because
+ * Felix does.
+ */
 function encryptedNextHops(state: BgpState, node: Node, family: IpVersion): readonly IpAddress[] {
   if (node.tunnels.wireguard[family] === undefined) return [];
   return [...state.nodes.values()]
@@ -159,7 +162,10 @@ function communities(state: BgpState, node: Node, problems: Problem[]): BgpPlan[
   ];
 }
 
-/** Returns the announced service ranges. Ranges of one address are announced only with their service. */
+/**
+ * Returns the announced service ranges. A range of one address (/32 or /128) is announced only while a service has this
+ * address.
+ */
 export function serviceRanges(
   configuration: BgpConfiguration | undefined,
   clusterIps: readonly string[] | undefined,

@@ -1,5 +1,5 @@
-// Defines the messages between the calculation graph and the dataplane, one alternative per message of Calico's dataplane
-// protocol. They are encoded as protobuf only for an external driver.
+// Defines the messages between the calculation graph and the dataplane: the union has one member for each message of
+// Calico's dataplane protocol. They are encoded as protobuf only for an external driver.
 //
 // The sender guarantees this order:
 // - configUpdate is the first message.

@@ -64,7 +64,7 @@ export class Leadership {
   /** This replica has no right to leases, and works without one. */
   #worksWithoutLease = false;
   #isHolder = false;
-  /** Time before the last successful acquire or renew request was sent. Other replicas count from a later time. */
+  /** When the last successful acquire or renew request was about to be sent. Other replicas count from a later time. */
   #renewedAtMs = 0;
 
   constructor(options: LeadershipOptions) {

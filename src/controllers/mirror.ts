@@ -16,7 +16,7 @@ export interface MirrorOptions<T> {
   readonly source: Informer<T>;
   /** Returns the copy of an object; undefined leaves the existing copy unchanged. */
   readonly convert: (object: T) => Resource | undefined;
-  /** Whether this mirror manages the resource. Resources of users have other names. */
+  /** Whether this mirror manages the resource, which it recognizes by its name. Resources of users have other names. */
   readonly owns: (resource: Resource) => boolean;
   readonly client: Client;
   readonly log: Logger;

@@ -120,8 +120,8 @@ export async function runControllers(options: RunOptions, signal: AbortSignal): 
     await Promise.race([leadership.acquire(until), watcher.waitForChange(effective, whileWaiting)]);
     waiting.abort();
     if (until.aborted || !leadership.isLeader) return;
-    // With the other datastores, calico-node records the version. With the Kubernetes datastore, its account may create the
-    // ClusterInformation but not update it.
+    // With the Kubernetes datastore, calico-node may create the ClusterInformation but not update it, so kube-controllers
+    // records the version. With other datastores, calico-node does.
     if (store.name === "kubernetes")
       await recordVersion(client).catch((error: unknown) =>
         log.warn("cannot record the version of calico-ts in ClusterInformation", { error: describeError(error) }),

@@ -64,7 +64,7 @@ export class Ipam {
     return (await releaseByHandle(this.#context(signal), handleId)).released;
   }
 
-  /** Like `releaseByHandle`, for an expected pod, or with extra writes in the same transaction. */
+  /** Like `releaseByHandle`. Optionally checks the pod, and does extra writes in the same transaction. */
   releaseByHandleWith(handleId: string, options: HandleReleaseOptions, signal?: AbortSignal): Promise<HandleRelease> {
     return releaseByHandle(this.#context(signal), handleId, options);
   }

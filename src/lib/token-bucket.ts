@@ -2,7 +2,7 @@
 // every `refillMs`.
 import { delay } from "./retry.ts";
 
-/** Above the rounding error of `performance.now()` plus a sum of refill times. */
+/** Waits shorter than this are treated as 0: they are only rounding errors of `performance.now()`. */
 const ROUNDING_MS = 1e-6;
 
 export class TokenBucket {

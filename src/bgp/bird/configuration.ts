@@ -28,7 +28,8 @@ export function birdConfiguration(plan: BgpPlan, family: IpVersion, inputs: Rend
     // After a restart, the kernel's routes stay unchanged until all peers have sent their routes, or for this time. With
     // BIRD's default of four minutes, one failed peer would delay all new routes for four minutes.
     `graceful restart wait ${RECOVERY_TIMEOUT_SECONDS};`,
-    // To calico-node, which starts BIRD. Traces, which the `debug` lines enable, are logged only at log level Debug.
+    // BIRD writes its log to standard error, which calico-node reads. Traces (see the `debug` lines) are logged only at log
+    // level Debug.
     plan.debug.peers === "all" ? "log stderr all;" : "log stderr { fatal, bug, error, warning, info, auth, remote };",
     "",
     ...communitiesFunction(plan, family),
@@ -145,8 +146,8 @@ const SHARED_IMPORT = "calico_import";
 const exportName = (sameAs: boolean): string => `calico_export_${sameAs ? "internal" : "external"}`;
 
 /**
- * For sessions without filters of their own, which differ only in whether the peer has the same AS. BIRD runs the export
- * filter for each route and session, so routes that can never be announced are rejected first.
+ * Filters for sessions without BGPFilters. There are two export filters: for peers in the same AS, and for other peers.
+ * BIRD runs the export filter for each route and session, so routes that can never be announced are rejected first.
  */
 function sharedFilters(plan: BgpPlan, family: IpVersion): Lines {
   const peers = plan.peers.filter((peer) => peer.family === family);

@@ -251,7 +251,7 @@ export class ActiveRules {
     if (options?.keepActive !== true && !isNeeded(policy)) this.#deactivate(policy);
   }
 
-  /** Also emits an active policy again that has changed. */
+  /** If the policy is already active, emits it again, because it changed. */
   #activate(policy: IndexedPolicy): void {
     if (!policy.isActive) this.#activePolicies++;
     policy.isActive = true;

@@ -129,7 +129,10 @@ async function checkReadiness(context: CniContext, mayAssumeNew: boolean): Promi
   return { workload, existing, hostName, isProfileStored };
 }
 
-/** True if the endpoint can be stored with its addresses. Its interface and MAC must then be known before. */
+/**
+ * True if the endpoint can be stored with its addresses. This requires that interface name and MAC are known before
+ * addresses are assigned.
+ */
 const canStoreEarly = ({ conf, identity, store }: CniContext): boolean =>
   store.transact !== undefined &&
   conf.ipam.type === CALICO_IPAM &&

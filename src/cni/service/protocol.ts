@@ -8,8 +8,8 @@
 // and undoes an ADD whose plugin has disconnected before it starts the next request for the same attachment
 // (`service.ts`).
 //
-// During a request the service sends a space every second as a keepalive, before the reply. Only STATUS, which changes nothing,
-// is abandoned after four seconds without one.
+// During a request the service sends a space every second as a keepalive, before the reply. For STATUS only, the plugin
+// gives up after four seconds without a keepalive; this is safe because STATUS changes nothing.
 //
 // The only client is `client.ts`. This file contains only types, so that the plugin does not load it.
 

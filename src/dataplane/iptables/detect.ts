@@ -7,7 +7,7 @@ import type { IptablesFeatures } from "./rule-text.ts";
 export interface IptablesProbe {
   /** Returns one table or all tables as text; undefined if the tool is missing or fails. */
   save(variant: IptablesVariant, version: IpVersion, table?: IptablesTable): Promise<string | undefined>;
-  /** True if the kernel has legacy tables. Running the tool would load their modules. */
+  /** True if the kernel has legacy tables. It is read before the legacy tool is run, because the tool loads the modules. */
   hasLegacyModules(version: IpVersion): boolean;
 }
 

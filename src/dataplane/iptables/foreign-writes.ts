@@ -7,7 +7,7 @@
 export class ForeignWrites {
   readonly #generation: () => number;
   #lastGeneration: number;
-  /** Transactions of calico-ts since then. */
+  /** Transactions of calico-ts since `#lastGeneration` was read. */
   #own = 0;
   #running = 0;
   #epoch = 0;
@@ -22,7 +22,7 @@ export class ForeignWrites {
     return this.#running > 0;
   }
 
-  /** Changes if another program wrote, or may have written. During a write of calico-ts, this is not known yet. */
+  /** Changes if another program wrote, or may have written. While calico-ts itself writes, the value may be outdated. */
   epoch(): number {
     if (this.#running === 0) this.#count();
     return this.#epoch;

@@ -52,7 +52,7 @@ export class SharedBodies {
 const isEqualRule = (a: Rule, b: Rule): boolean =>
   a === b || Bun.deepEquals(programmedPart(a), programmedPart(b), true);
 
-/** A rule that is rendered when it is encoded. Rendering thousands of rules at once would be the peak of memory use. */
+/** A rule that is rendered when it is encoded. Rendering all rules at once would need the most memory of all steps. */
 export class LazyRule implements RulePosition {
   readonly op = "appendRule";
   constructor(
@@ -87,7 +87,7 @@ export function prepareChain(name: string, offered: Chain, slots: SlotNumbers): 
 /** The marks of rules that many chains share. */
 const sharedMarks = new WeakMap<Rule, string>();
 
-/** The rule without the fields that are not programmed. */
+/** Only the fields that are written to the kernel. */
 function programmedPart(rule: Rule): Rule {
   if (rule.ifRejected === undefined) return rule;
   const { ifRejected: _, ...programmed } = rule;

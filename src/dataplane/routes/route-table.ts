@@ -129,7 +129,8 @@ export class RouteTable implements Reconciler {
       if (route.link === (before?.index ?? index) && (areLost || state === "down")) {
         if (areLost) {
           this.#actual.delete(key);
-          // If the workload was removed while Felix was not running, this is the only event about it.
+          // If the workload was removed while Felix was not running, nothing else reports it, so its connections are
+          // flushed here.
           const isDesired = this.#desired.has(key) || this.#isDesiredOn(name, route.destination);
           if (!isDesired) for (const address of movedAddress(route, undefined)) this.#moved.add(address);
         }
@@ -275,7 +276,8 @@ export class RouteTable implements Reconciler {
     for (const route of routes.list({ version: this.version, table })) {
       const name = route.link === undefined ? undefined : this.#names.get(route.link);
       const key = this.#desired.key(route.destination, route.priority);
-      // A route of another program with the key of a desired one is replaced, because the kernel allows only one.
+      // If another program wrote a route with the destination and priority of a desired one, it is replaced, because the
+      // kernel allows only one.
       const isDesired = this.#desired.has(key);
       if (!isDesired && !ownership.isOwned(route, name)) continue;
       this.#actual.set(key, route);

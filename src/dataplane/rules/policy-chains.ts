@@ -8,7 +8,7 @@ import { policyRuleMatch } from "./policy-rule-match.ts";
 import { splitPorts } from "./port-groups.ts";
 import { type Action, chain, clearMark, type Match, type Rule, type RuleChain } from "./rule.ts";
 
-/** Annotations are comments of all kernel rules for one rule, which may be hundreds with iptables. */
+/** Every kernel rule of a policy rule repeats its annotations as comments. With iptables these can be hundreds of rules. */
 const MAX_ANNOTATIONS = 16;
 /** The maximum length of an iptables comment. */
 const MAX_ANNOTATION_LENGTH = 256;
@@ -104,7 +104,8 @@ function policyRule(place: PolicyChainContext, rule: ProtoRule, index: number, o
   const wanted = policyRuleMatch(version, rule);
   if (wanted === undefined) return undefined;
   const isTooLong = negatedPortMatches(wanted) > MAX_NEGATED_PORT_MATCHES;
-  // Closed without trying, because the search for rejected rules would delay the changes of all other policies.
+  // The kernel would reject this rule. It is not tried, because the search for rejected rules would delay the changes of
+  // all other policies.
   if (isTooLong && (rule.action === "allow" || rule.action === "log")) return undefined;
   const match = isTooLong ? wanted.filter((each) => !isNegatedPorts(each)) : wanted;
   const entries = Object.entries(rule.annotations ?? {}).sort(([a], [b]) => (a < b ? -1 : 1));

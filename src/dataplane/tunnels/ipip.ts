@@ -1,4 +1,4 @@
-// Keeps the IPIP device `tunl0`, which the kernel creates with the module, one per network namespace.
+// Configures the IPIP device `tunl0`. The kernel creates one in each network namespace when the module `ipip` is loaded.
 import type { Rtnetlink } from "../../kernel/index.ts";
 import type { IpAddress } from "../../lib/ip/ip.ts";
 import type { Logger } from "../../lib/log/log.ts";

@@ -15,7 +15,7 @@ import { ValidationFailed } from "../errors.ts";
 import type { KindHooks, HookContext } from "./kind-hooks.ts";
 import { upsert } from "./upsert.ts";
 
-/** An assignment in flight may have read the pool as enabled. After this time it has ended, or has read it as disabled. */
+/** Time to wait after a pool is disabled, until assignments that still saw it enabled have ended. */
 const SETTLE_MS = 500;
 
 const read = (resource: Resource): IpPool | undefined => readPool(resource, ignoreUnreadable);
@@ -89,7 +89,10 @@ async function disable(stored: Stored<ResourceKey>, { store, signal }: HookConte
   return written.revision;
 }
 
-/** Enables encapsulation in FelixConfiguration, which agents older than 3.22 read instead of the pools. Keeps set values. */
+/**
+ * Enables encapsulation in FelixConfiguration, which agents older than 3.22 read instead of the pools. Does not overwrite
+ * existing values.
+ */
 async function enableEncapsulation(pool: IpPool | undefined, { store, signal }: HookContext): Promise<void> {
   if (pool === undefined || pool.isDisabled) return;
   const switches = {

@@ -12,7 +12,7 @@ export class TestCluster {
   nowMs = 1_767_225_600_000;
   readonly ipam = this.client();
 
-  /** Returns the IPAM client of another process. */
+  /** Returns a separate IPAM client, as another process would have. */
   client(store: Datastore = this.store, cache?: AssignmentCache): Ipam {
     return new Ipam({ datastore: store, cache, nowMs: () => this.nowMs, random: () => 0.5 });
   }

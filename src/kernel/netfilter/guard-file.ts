@@ -49,7 +49,8 @@ export function announceGuard(nodenameFile: string, { hasRulesOfOtherAgent }: { 
   const path = guardFile(nodenameFile);
   const interfacePrefixes = parseContent(readFileIfExists(path))?.interfacePrefixes ?? DEFAULT_PREFIXES;
   writeContent(path, { interfacePrefixes, ...(hasRulesOfOtherAgent ? { otherAgentInBoot: bootId() } : {}) });
-  // In the future, because the nodename file is written after this one, and would make it stale until `recordGuard`.
+  // The time is in the future. The nodename file is written next; with the current time, this file would be older and count
+  // as stale until `recordGuard`.
   setTime(path, Date.now() + WRITE_NODENAME_WITHIN_MS);
 }
 

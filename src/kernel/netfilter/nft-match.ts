@@ -151,7 +151,10 @@ function mergePorts(ranges: readonly Ports[]): Ports[] {
   return merged;
 }
 
-/** `icmp type 8`, `icmpv6 type 1 icmpv6 code 4`. If negated, not this pair. The protocol must have been matched before. */
+/**
+ * `icmp type 8`, `icmpv6 type 1 icmpv6 code 4`. If negated, matches every other combination of type and code. The protocol
+ * must have been matched before.
+ */
 export function icmpType(type: number, code?: number, negated = false): Expressions {
   const data = code === undefined ? Uint8Array.of(type) : Uint8Array.of(type, code);
   return [

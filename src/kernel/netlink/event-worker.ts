@@ -11,7 +11,9 @@ export interface EventWorkerStart {
   readonly stopFd: number;
   /** One Int32: the number of bytes that were posted and not yet parsed. */
   readonly pending: SharedArrayBuffer;
-  /** If `pending` would exceed this, the main thread is blocked: events are dropped and an overrun is posted. */
+  /**
+   * If `pending` would exceed this, the main thread is assumed to be blocked: events are dropped and an overrun is posted.
+   */
   readonly pendingLimit: number;
 }
 

@@ -96,8 +96,8 @@ export function isListening(path: string): boolean {
 }
 
 /**
- * Returns a socket that is connected to the listening process, or not connected if that process's backlog is full;
- * undefined if no process listens.
+ * Returns undefined if no process listens. Otherwise returns a socket, which is connected unless the backlog of the
+ * listening process is full.
  */
 export function connectToListener(path: string): number | undefined {
   const fd = sys.socket(sys.AF_UNIX, sys.SOCK_STREAM | sys.SOCK_NONBLOCK, 0);

@@ -1,5 +1,5 @@
-// Warns at startup about BGP peers in the network of an interface that does not have the Node's address: BIRD connects from
-// the Node's address, which such a peer does not expect.
+// Warns at startup about BGP peers that are in the network of another interface than the Node's address. BIRD connects from
+// the Node's address, and such a peer expects the address of the other interface.
 import { BgpCollector, isPeerOf, otherNetworks, plan } from "../../bgp/index.ts";
 import type { Client } from "../../datastore/index.ts";
 import { ipVersion } from "../../lib/ip/ip.ts";
