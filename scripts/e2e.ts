@@ -18,7 +18,7 @@ import { openTerminal } from "../src/lab/terminal.ts";
 import { up } from "../src/lab/up.ts";
 import { runConformance } from "./e2e/conformance.ts";
 import { examineEverywhere } from "./e2e/doctor.ts";
-import { surviveOutage } from "./e2e/outage.ts";
+import { findOutageFaults } from "./e2e/outage.ts";
 import { rollUnderTraffic } from "./e2e/rolling-update.ts";
 import { renderSummary } from "./e2e/summary.ts";
 import { uninstall } from "./e2e/uninstall.ts";
@@ -93,7 +93,7 @@ async function* oneRun(run: Run): AsyncGenerator<Line> {
       roll.sent > 0 && roll.lost === 0 && roll.arrived === 0,
     );
   }
-  const differences = await surviveOutage(cluster);
+  const differences = await findOutageFaults(cluster);
   for (const fault of differences) terminal.line(`  ${fault}`);
   yield resultLine(
     `${run}, API server killed and back: ${differences.length} checks of the pods differ`,

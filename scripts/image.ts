@@ -4,7 +4,7 @@ import { execFileSync } from "node:child_process";
 import { mkdtempSync, rmSync } from "node:fs";
 import { join } from "node:path";
 import { fileSha256, type ImageParts, writeArchive } from "./image/archive.ts";
-import { layOutContext } from "./image/context.ts";
+import { writeImageContext } from "./image/context.ts";
 import { debianRoot } from "./image/debian-root.ts";
 import { IMAGE } from "./manifests/image.ts";
 
@@ -22,7 +22,7 @@ export async function withImageParts<T>(use: (parts: ImageParts) => Promise<T>):
   const folder = mkdtempSync(join(root, "dist/image-"));
   try {
     const [context, upper] = [join(folder, "root"), join(folder, "layer.tar")];
-    layOutContext(context, await fileSha256(lower));
+    writeImageContext(context, await fileSha256(lower));
     const stamp = ["--sort=name", `--mtime=@${Math.floor(created.getTime() / 1000)}`, "--owner=0", "--group=0"];
     execFileSync("tar", ["-C", context, ...stamp, "--numeric-owner", "-cf", upper, "."]);
     return await use({ name: IMAGE, layers: [lower, upper], entrypoint: ["/usr/bin/calico-node"], created });

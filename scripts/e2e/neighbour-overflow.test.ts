@@ -1,5 +1,5 @@
 import { expect, test } from "bun:test";
-import { NeighbourOverflowMonitor, readCounts } from "./neighbour-overflow.ts";
+import { NeighbourOverflowMonitor, parseNeighbourCounters } from "./neighbour-overflow.ts";
 
 const FILE = `entries  allocs   res_failed forced_gc_runs unresolved_discards table_fulls
 00000006 0000c191 000007c4   000113ce       00000040            0000000a
@@ -7,7 +7,7 @@ const FILE = `entries  allocs   res_failed forced_gc_runs unresolved_discards ta
 `;
 
 test("counters of all CPUs are summed", () => {
-  expect(readCounts(FILE)).toEqual({
+  expect(parseNeighbourCounters(FILE)).toEqual({
     table_fulls: 26,
     forced_gc_runs: 0x113cf,
     unresolved_discards: 0x41,

@@ -10,7 +10,7 @@ type Counter = (typeof COUNTERS)[number];
 type Counts = Readonly<Record<Counter, number>>;
 
 /** Sums the counters of all CPUs; the file has a row for each, in hexadecimal. */
-export function readCounts(text: string): Counts {
+export function parseNeighbourCounters(text: string): Counts {
   const [names = [], ...rows] = text.trim().split("\n").map(words);
   const column = (name: string) => {
     const i = names.indexOf(name);
@@ -64,4 +64,5 @@ export class NeighbourOverflowMonitor {
 
 const words = (line: string): string[] => line.trim().split(/\s+/);
 const fulls = (counts: readonly Counts[]): number => counts.reduce((sum, { table_fulls }) => sum + table_fulls, 0);
-const readTables = (): Counts[] => TABLES.map((table) => readCounts(readFileSync(`/proc/net/stat/${table}`, "utf8")));
+const readTables = (): Counts[] =>
+  TABLES.map((table) => parseNeighbourCounters(readFileSync(`/proc/net/stat/${table}`, "utf8")));

@@ -12,7 +12,7 @@ const WITHIN_MS = 60_000;
 const EXPECTED = ["client client", "client server", "server server"];
 
 /** Returns the unexpected results; empty if there are none. */
-export async function surviveOutage({ lab: { folder } }: KubernetesCluster): Promise<string[]> {
+export async function findOutageFaults({ lab: { folder } }: KubernetesCluster): Promise<string[]> {
   const lab = Lab.open(folder.name);
   const { cluster } = lab;
   if (cluster === undefined) throw new Error(`lab ${folder.name} is not a cluster`);

@@ -2,7 +2,7 @@
 // a new connection or a new datagram flow. No allowed probe may be lost, and no denied probe may arrive. Meanwhile other
 // namespaces with pods and policies are deleted.
 import { spawn } from "node:child_process";
-import { PacketProber, type ProbeRequest, type ProbeTarget } from "../../src/kernel/index.ts";
+import { PacketProber, type ProbeRequest, type ProbeEndpoint } from "../../src/kernel/index.ts";
 import type { LabPod } from "../../src/lab/folder.ts";
 import type { KubernetesCluster } from "../../src/lab/kubernetes/cluster.ts";
 import { addClusterPods, clusterPods } from "../../src/lab/kubernetes/pods.ts";
@@ -59,7 +59,7 @@ export async function rollUnderTraffic(
   using open = cluster.lab.openPods(pods);
   using prober = new PacketProber();
   try {
-    const pod = (name: string): LabPod & { readonly target: ProbeTarget } => {
+    const pod = (name: string): LabPod & { readonly target: ProbeEndpoint } => {
       const found = pods.find((each) => each.name === name);
       const target = found === undefined ? undefined : open.targets.get(found);
       if (found === undefined || target === undefined) throw new Error(`pod ${name} does not exist`);

@@ -22,7 +22,7 @@ const LINKS = [
 ];
 
 /** @param baseLayer SHA-256 of the layer below, if it is known */
-export function layOutContext(folder = CONTEXT, baseLayer?: string): void {
+export function writeImageContext(folder = CONTEXT, baseLayer?: string): void {
   const program = join(root, "dist/calico");
   if (!existsSync(program)) throw new Error("dist/calico does not exist: run make build");
   rmSync(folder, { recursive: true, force: true });
@@ -35,4 +35,4 @@ export function layOutContext(folder = CONTEXT, baseLayer?: string): void {
   );
 }
 
-if (import.meta.main) layOutContext();
+if (import.meta.main) writeImageContext();

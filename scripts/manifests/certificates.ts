@@ -17,7 +17,7 @@ const SECRETS = [AUTHORITY_SECRET, server.secret, client.secret];
 const CONFIG_MAPS = [bundle.configMap];
 
 /** Rights in the namespace of kube-controllers. RBAC cannot limit creation by name; `certificateAdmission` does that. */
-export const CERTIFICATE_RULES: readonly PolicyRule[] = [
+export const CERTIFICATE_RBAC_RULES: readonly PolicyRule[] = [
   { apiGroups: [""], resources: ["secrets", "configmaps"], verbs: ["create"] },
   { apiGroups: [""], resources: ["secrets"], resourceNames: SECRETS, verbs: ["get", "update"] },
   { apiGroups: [""], resources: ["configmaps"], resourceNames: CONFIG_MAPS, verbs: ["get", "update"] },

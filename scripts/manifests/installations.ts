@@ -2,7 +2,7 @@
 import { CRD_KINDS, customResourceDefinition } from "../../src/model/kinds/crd.ts";
 import { admission, policyDefaults } from "./admission.ts";
 import { calicoNode, clusterType, type NodeOptions } from "./calico-node.ts";
-import { CERTIFICATE_RULES, certificateAdmission } from "./certificates.ts";
+import { CERTIFICATE_RBAC_RULES, certificateAdmission } from "./certificates.ts";
 import { configMap } from "./config-map.ts";
 import { ownNode, ownNodeStatus } from "./own-node.ts";
 import { kubeControllers } from "./kube-controllers.ts";
@@ -41,7 +41,7 @@ export async function installations(): Promise<Readonly<Record<string, Installat
     ...account("calico-cni-plugin", CNI_RULES),
     ...account("calico-kube-controllers", CONTROLLER_RULES, [
       ...CONTROLLER_LOCAL_RULES,
-      ...(options.typha ? CERTIFICATE_RULES : []),
+      ...(options.typha ? CERTIFICATE_RBAC_RULES : []),
     ]),
     ...tierGetter(),
     ...(options.typha ? account("calico-typha", TYPHA_RULES) : []),

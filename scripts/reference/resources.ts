@@ -41,7 +41,7 @@ async function indexPage(): Promise<string> {
 The short names are those of \`calicoctl\`; its help lists the most common ones. \`kubectl\` has no short names for these kinds, except
 with the aggregated API server of Calico, which has its own; the page of each kind lists them.
 
-${table(["Kind", "Short names of \`calicoctl\`", "Scope", "Meaning"], rows)}
+${table(["Kind", "Short names of `calicoctl`", "Scope", "Meaning"], rows)}
 `;
 }
 

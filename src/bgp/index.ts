@@ -18,5 +18,11 @@ export {
 export { type Bird, birdProcess } from "./service/configuration-file.ts";
 export { BgpService, CONFIG_FILE } from "./service/service.ts";
 export type { PasswordSource } from "./service/secrets.ts";
-export { type HostInterface, holderOf, isPeerOf, type OtherNetwork, otherNetworks } from "./other-networks.ts";
+export {
+  type HostInterface,
+  interfaceWithAddress,
+  isPeerOf,
+  type OtherNetwork,
+  otherNetworks,
+} from "./other-networks.ts";
 export { asMismatch, sessionCause, type SessionEvidence } from "./session-cause.ts";

@@ -27,8 +27,10 @@ export interface OtherNetwork {
   readonly network: Cidr;
 }
 
-export const holderOf = (interfaces: readonly HostInterface[], address: IpAddress): HostInterface | undefined =>
-  interfaces.find((each) => each.addresses.some((own) => own.address === address));
+export const interfaceWithAddress = (
+  interfaces: readonly HostInterface[],
+  address: IpAddress,
+): HostInterface | undefined => interfaces.find((each) => each.addresses.some((own) => own.address === address));
 
 export function* otherNetworks(
   networks: Readonly<Record<IpVersion, IpNetwork | undefined>>,
@@ -37,7 +39,7 @@ export function* otherNetworks(
   for (const version of [4, 6] as const) {
     const own = networks[version];
     if (own === undefined) continue;
-    const holder = holderOf(interfaces, own.address);
+    const holder = interfaceWithAddress(interfaces, own.address);
     for (const each of interfaces)
       for (const { address, length } of each.addresses) {
         if (each === holder || ipVersion(address) !== version) continue;

@@ -28,7 +28,7 @@ export interface WorkloadEndpointId {
 export type IpSetType = "ip" | "ipAndPort" | "net";
 
 // --- policies and profiles -----------------------------------------------------------------------------------------
-export type ProtoProtocol = { readonly number: number } | { readonly name: string };
+export type ProtocolMatch = { readonly number: number } | { readonly name: string };
 export interface PortRange {
   readonly first: number;
   readonly last: number;
@@ -42,7 +42,7 @@ export interface IcmpMatch {
 export interface ProtoRule {
   readonly action: "allow" | "deny" | "log" | "next-tier";
   readonly ipVersion?: 4 | 6;
-  readonly protocol?: ProtoProtocol;
+  readonly protocol?: ProtocolMatch;
   readonly srcNet: readonly Cidr[];
   readonly srcPorts: readonly PortRange[];
   readonly dstNet: readonly Cidr[];
@@ -53,7 +53,7 @@ export interface ProtoRule {
   readonly srcNamedPortIpSetIds: readonly IpSetId[];
   readonly dstNamedPortIpSetIds: readonly IpSetId[];
   readonly dstIpPortSetIds: readonly IpSetId[];
-  readonly notProtocol?: ProtoProtocol;
+  readonly notProtocol?: ProtocolMatch;
   readonly notSrcNet: readonly Cidr[];
   readonly notSrcPorts: readonly PortRange[];
   readonly notDstNet: readonly Cidr[];

@@ -41,7 +41,7 @@ export {
   type ProbeOutcome,
   type ProbeProtocol,
   type ProbeRequest,
-  type ProbeTarget,
+  type ProbeEndpoint,
 } from "./probe/packet-prober.ts";
 export { openRtnetlink, type Rtnetlink } from "./route/rtnetlink.ts";
 export { isRejecting, RT_TABLE_LOCAL, RT_TABLE_MAIN } from "./route/route-constants.ts";

@@ -1,7 +1,7 @@
 // Represents an existing lab: its record, its plan, its hosts and pods.
 import { closeSync, openSync } from "node:fs";
 import { join } from "node:path";
-import type { ProbeTarget } from "../kernel/index.ts";
+import type { ProbeEndpoint } from "../kernel/index.ts";
 import type { Resource } from "../model/index.ts";
 import { LabFolder, type LabPod, type LabRecord, listLabs } from "./folder.ts";
 import { LabHost } from "./host.ts";
@@ -108,8 +108,8 @@ export class Lab {
   }
 
   /** Opens the network namespaces of pods; disposing the result closes them. */
-  openPods(pods: readonly LabPod[]): { readonly targets: ReadonlyMap<LabPod, ProbeTarget> } & Disposable {
-    const targets = new Map<LabPod, ProbeTarget>();
+  openPods(pods: readonly LabPod[]): { readonly targets: ReadonlyMap<LabPod, ProbeEndpoint> } & Disposable {
+    const targets = new Map<LabPod, ProbeEndpoint>();
     const close = () => {
       for (const { namespace } of targets.values()) closeSync(namespace);
     };

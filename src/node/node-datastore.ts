@@ -10,7 +10,7 @@ import {
   type OpenOptions,
 } from "../datastore/index.ts";
 import { describeError } from "../lib/log/log.ts";
-import { NodeFailure } from "./failure.ts";
+import { FatalNodeError } from "./failure.ts";
 
 export interface NodeDatastore extends AsyncDisposable {
   readonly store: Datastore;
@@ -38,6 +38,6 @@ export async function openNodeDatastore(
       [Symbol.asyncDispose]: () => store.close(),
     };
   } catch (error) {
-    throw new NodeFailure(`cannot open the datastore: ${describeError(error)}`, { cause: error });
+    throw new FatalNodeError(`cannot open the datastore: ${describeError(error)}`, { cause: error });
   }
 }

@@ -2,7 +2,7 @@
 // kubectl, and compares the result of real packets with the evaluator, for all connections between pods and, if the case
 // requires it, hosts.
 import { closeSync, openSync } from "node:fs";
-import { PacketProber, type ProbeProtocol, type ProbeTarget } from "../../src/kernel/index.ts";
+import { PacketProber, type ProbeProtocol, type ProbeEndpoint } from "../../src/kernel/index.ts";
 import { type IpAddress, ipVersion, parseAddress } from "../../src/lib/ip/ip.ts";
 import { delay } from "../../src/lib/retry.ts";
 import { entriesFromResources, evaluatePacket, PolicyState } from "../../src/policy/index.ts";
@@ -23,7 +23,7 @@ interface End {
   readonly name: string;
   readonly isHost: boolean;
   readonly addresses: readonly IpAddress[];
-  readonly target: ProbeTarget;
+  readonly target: ProbeEndpoint;
 }
 export interface Probe {
   readonly from: End;

@@ -24,7 +24,7 @@ import { eventually as untilTrue } from "../../src/lib/testing/eventually.ts";
 import { setNetworkUnavailable } from "../../src/node/startup/kubernetes-facts.ts";
 import { startUp } from "../../src/node/startup/startup.ts";
 import { reportStatus } from "../../src/node/bgp/status-reporter.ts";
-import { reconcileTunnels } from "../../src/node/tunnels/tunnel-addresses.ts";
+import { reconcileTunnelAddresses } from "../../src/node/tunnels/tunnel-addresses.ts";
 import { resolveConfig } from "../../src/typha/config.ts";
 import { TyphaDaemon } from "../../src/typha/daemon.ts";
 import { canRun, CniHost, k8s } from "../functional/cni/cni-host.ts";
@@ -191,7 +191,7 @@ suite("TC-I10 calico-node: the permissions are sufficient and minimal", async ()
   try {
     const client = new Client(store);
     const ipam = new Ipam({ datastore: store, log: silentLogger });
-    await reconcileTunnels({ client, ipam, node: "n1", log: silentLogger });
+    await reconcileTunnelAddresses({ client, ipam, node: "n1", log: silentLogger });
     for (const name of ["felix", "bgp", "tunnel-ip-allocation", "node-status"] as const)
       await follow(store, name, "calico-node");
     {

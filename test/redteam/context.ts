@@ -4,7 +4,7 @@ import { closeSync, openSync } from "node:fs";
 import type { LabPod, NewPod } from "../../src/lab/folder.ts";
 import type { Lab } from "../../src/lab/lab.ts";
 import { addPod, deletePod, podNamespace } from "../../src/lab/pods.ts";
-import type { ProbeTarget } from "../../src/kernel/index.ts";
+import type { ProbeEndpoint } from "../../src/kernel/index.ts";
 import type { IpAddress } from "../../src/lib/ip/ip.ts";
 import { ipPacket } from "../functional/dataplane/raw-packet.ts";
 import { ETHERTYPE, FrameSocket, frame, HOST_MAC, ReceivedPackets } from "../support/raw-frames.ts";
@@ -103,14 +103,14 @@ export class AttackContext implements Disposable {
     return changes(this.#before, now);
   }
 
-  targetOf(pod: LabPod): ProbeTarget {
+  targetOf(pod: LabPod): ProbeEndpoint {
     const opened = this.lab.openPods([pod]);
     this.#opened.push(opened);
     const target = opened.targets.get(pod);
     if (target === undefined) throw new Error(`pod ${pod.name} has no namespace`);
     return target;
   }
-  targetOfNode(node: string): ProbeTarget {
+  targetOfNode(node: string): ProbeEndpoint {
     const namespace = openSync(`/run/netns/${this.lab.folder.namespace(node)}`, "r");
     this.#opened.push({ [Symbol.dispose]: () => closeSync(namespace) });
     return { namespace, name: node };

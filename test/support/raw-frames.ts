@@ -1,6 +1,6 @@
 // Builds raw frames, as a process with CAP_NET_RAW can send, and opens sockets that send and receive them.
 import { closeSync, openSync } from "node:fs";
-import type { ProbeTarget } from "../../src/kernel/index.ts";
+import type { ProbeEndpoint } from "../../src/kernel/index.ts";
 import * as sys from "../../src/kernel/sys/sys.ts";
 import { addressBytes, type IpAddress } from "../../src/lib/ip/ip.ts";
 import { checksum, join, nonceOf, pseudoHeader } from "../functional/dataplane/raw-packet.ts";
@@ -19,7 +19,7 @@ export const HOST_MAC = "ee:ee:ee:ee:ee:ee";
 export const BROADCAST_MAC = "ff:ff:ff:ff:ff:ff";
 
 /** Runs synchronous code in a namespace: sockets opened there stay there. */
-function inNamespaceOf<T>(target: ProbeTarget, body: () => T extends PromiseLike<unknown> ? never : T): T {
+function inNamespaceOf<T>(target: ProbeEndpoint, body: () => T extends PromiseLike<unknown> ? never : T): T {
   const home = openSync("/proc/thread-self/ns/net", "r");
   try {
     if (sys.setns(target.namespace, sys.CLONE_NEWNET) < 0)
@@ -58,7 +58,7 @@ abstract class NonceSocket implements Disposable {
 /** A packet socket on an interface: sends any frame, and receives all frames that arrive there. */
 export class FrameSocket extends NonceSocket {
   /** @param index of the interface; that of a pod is 2 if it has only lo and eth0 */
-  constructor(target: ProbeTarget, index: number) {
+  constructor(target: ProbeEndpoint, index: number) {
     const protocol = ((ETH_P_ALL & 0xff) << 8) | (ETH_P_ALL >> 8);
     super(
       inNamespaceOf(target, () => sys.socket(AF_PACKET, sys.SOCK_RAW | sys.SOCK_NONBLOCK, protocol)),
@@ -81,7 +81,7 @@ export class FrameSocket extends NonceSocket {
 
 /** A raw IP socket: receives the packets that the namespace accepts after its packet filter. */
 export class ReceivedPackets extends NonceSocket {
-  constructor(target: ProbeTarget, version: 4 | 6, protocol: number) {
+  constructor(target: ProbeEndpoint, version: 4 | 6, protocol: number) {
     super(
       inNamespaceOf(target, () =>
         sys.socket(version === 4 ? sys.AF_INET : sys.AF_INET6, sys.SOCK_RAW | sys.SOCK_NONBLOCK, protocol),

@@ -11,7 +11,7 @@ import {
   type RuleSide,
 } from "../../model/index.ts";
 import { type IpSetSpec, type NamedPortProtocol, namedPortSet, selectorSet, serviceSet } from "../ipsets/ip-set.ts";
-import type { PortRange, ProtoProtocol, ProtoRule, RuleOriginals } from "../messages.ts";
+import type { PortRange, ProtocolMatch, ProtoRule, RuleOriginals } from "../messages.ts";
 
 const NONE: readonly never[] = [];
 
@@ -148,7 +148,7 @@ function serviceAccounts(of: RuleSide["original"]): RuleOriginals["srcServiceAcc
 const serviceName = (service: { readonly name: string; readonly namespace: string }) =>
   `${service.namespace}/${service.name}`;
 
-const protoProtocol = (protocol: RuleProtocol): ProtoProtocol =>
+const protoProtocol = (protocol: RuleProtocol): ProtocolMatch =>
   typeof protocol === "number" ? { number: protocol } : { name: protocol };
 
 function impliedVersion(protocol: RuleProtocol | undefined): 4 | 6 | undefined {

@@ -1,7 +1,7 @@
 // Encodes a rule as protobuf. The rule ID is a hash of these bytes, so field order and default values must be exactly those
 // of Calico's encoder.
 import type { ProtoWriter } from "../../lib/encoding/protobuf.ts";
-import type { IcmpMatch, PortRange, ProtoProtocol, ProtoRule } from "../messages.ts";
+import type { IcmpMatch, PortRange, ProtocolMatch, ProtoRule } from "../messages.ts";
 
 export function writeRule(w: ProtoWriter, rule: ProtoRule): void {
   const { original } = rule;
@@ -55,7 +55,7 @@ export function writeRule(w: ProtoWriter, rule: ProtoRule): void {
   writeIcmp(w, { type: 107, typeAndCode: 108 }, rule.notIcmp);
 }
 
-function writeProtocol(w: ProtoWriter, field: number, protocol: ProtoProtocol | undefined): void {
+function writeProtocol(w: ProtoWriter, field: number, protocol: ProtocolMatch | undefined): void {
   if (protocol === undefined) return;
   w.message(field, () => {
     if ("number" in protocol) w.intAlways(1, protocol.number);

@@ -1,7 +1,7 @@
 // Checks that every Node has a unique address and router ID, that its host has the address, and that its BGP peers expect it.
 import {
   type HostInterface,
-  holderOf,
+  interfaceWithAddress,
   isPeerOf,
   type OtherNetwork,
   otherNetworks,
@@ -38,7 +38,8 @@ export function* missingAddresses(cluster: ClusterFacts, host?: HostFacts): Gene
       );
       const isHere = host?.node === node.name;
       // calico-node may not have recorded addresses of this family, so an empty list proves nothing.
-      if (address === undefined || (others.length === 0 && !isHere) || holderOf(interfaces, address)) continue;
+      if (address === undefined || (others.length === 0 && !isHere) || interfaceWithAddress(interfaces, address))
+        continue;
       yield {
         id: "address-not-on-host",
         severity: "error",
@@ -216,7 +217,7 @@ function* peersAtOtherInterface(cluster: ClusterFacts, host: HostFacts | undefin
       const version = ipVersion(address);
       const own = node.networks[version]?.address;
       if (own === undefined) continue;
-      const carrier = holderOf(interfaces, own);
+      const carrier = interfaceWithAddress(interfaces, own);
       const setting = methodFor(version, nic.name);
       yield {
         id: "dual-nic",

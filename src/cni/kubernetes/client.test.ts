@@ -1,20 +1,20 @@
 import { expect, test } from "bun:test";
 import type { KubeApi } from "../../datastore/index.ts";
 import { MissingObject } from "../error.ts";
-import { agentKubeApi, kubernetesReader } from "./client.ts";
+import { agentKubeApiOpener, kubernetesReader } from "./client.ts";
 
 test("the agent uses the API server of its environment, with any datastore", () => {
-  expect(agentKubeApi({ DATASTORE_TYPE: "kubernetes", KUBECONFIG: "/etc/agent" })).toBeFunction();
-  expect(agentKubeApi({ ETCD_ENDPOINTS: "http://127.0.0.1:2379", KUBECONFIG: "/etc/agent" })).toBeFunction();
+  expect(agentKubeApiOpener({ DATASTORE_TYPE: "kubernetes", KUBECONFIG: "/etc/agent" })).toBeFunction();
+  expect(agentKubeApiOpener({ ETCD_ENDPOINTS: "http://127.0.0.1:2379", KUBECONFIG: "/etc/agent" })).toBeFunction();
 });
 
 test("without an API server in its environment, the agent has no own connection", () => {
-  expect(agentKubeApi({})).toBeUndefined();
-  expect(agentKubeApi({ ETCD_ENDPOINTS: "http://127.0.0.1:2379", HOME: "/root" })).toBeUndefined();
+  expect(agentKubeApiOpener({})).toBeUndefined();
+  expect(agentKubeApiOpener({ ETCD_ENDPOINTS: "http://127.0.0.1:2379", HOME: "/root" })).toBeUndefined();
 });
 
 test("a kubeconfig that cannot be read is tried again by the next call", async () => {
-  const open = agentKubeApi({ KUBECONFIG: "/nowhere/kubeconfig" });
+  const open = agentKubeApiOpener({ KUBECONFIG: "/nowhere/kubeconfig" });
   await expect(open?.()).rejects.toThrow("/nowhere/kubeconfig");
   await expect(open?.()).rejects.toThrow("/nowhere/kubeconfig");
 });

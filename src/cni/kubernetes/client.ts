@@ -24,7 +24,7 @@ export async function openKubernetes(conf: NetConf, env: Environment): Promise<K
 const AGENT_TIMEOUT_MS = 30_000;
 
 /** Returns a function that opens the agent's connection to the API server once; undefined if its environment configures none. */
-export function agentKubeApi(env: Environment): (() => Promise<KubeApi>) | undefined {
+export function agentKubeApiOpener(env: Environment): (() => Promise<KubeApi>) | undefined {
   // Datastore settings are ignored: pods are in Kubernetes even if the datastore is etcd.
   const {
     datastoreType: _t,

@@ -17,7 +17,7 @@ import { Deadline } from "../deadline.ts";
 import { asCniError, CniError, DECODING_FAILURE, errorReply } from "../error.ts";
 import { identify } from "../request/identity.ts";
 import type { KubernetesApi } from "../kubernetes/api.ts";
-import { agentKubeApi, kubernetesReader } from "../kubernetes/client.ts";
+import { agentKubeApiOpener, kubernetesReader } from "../kubernetes/client.ts";
 import { type NetConf, parseNetConf } from "../request/net-conf.ts";
 import { type CachedPod, NodeCache } from "./node-cache.ts";
 import { NODENAME_FILE } from "../request/node-files.ts";
@@ -57,7 +57,7 @@ export interface CniServiceOptions {
  * @throws SocketInUse
  */
 export function startCniService(options: CniServiceOptions): AsyncDisposable {
-  const agent = agentKubeApi(options.env ?? process.env);
+  const agent = agentKubeApiOpener(options.env ?? process.env);
   const kubernetes =
     options.kubernetes ?? (agent === undefined ? undefined : async () => kubernetesReader(await agent()));
   const caches = new NodeCaches(options, options.store.name === "kubernetes" ? agent : undefined);

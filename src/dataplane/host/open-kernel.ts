@@ -6,7 +6,7 @@ import {
   Iptables,
   type IptablesVariant,
   Ipsets,
-  LegacyTables,
+  LegacyTableFingerprints,
   legacyTableNamesPath,
   watchGratuitousArp,
   Nft,
@@ -59,7 +59,8 @@ export async function openLinuxKernel(
   };
   try {
     const { rules, features } = await chooseRules(parameters, facts, versions, nft, logger);
-    if (rules.backend === "iptables" && rules.fingerprints instanceof LegacyTables) opened.push(rules.fingerprints);
+    if (rules.backend === "iptables" && rules.fingerprints instanceof LegacyTableFingerprints)
+      opened.push(rules.fingerprints);
     const nflogError = areFlowLogsEnabled(parameters) ? await findNflogError(rules, versions) : undefined;
     const leftovers = otherBackendTargets(rules, versions, nft);
     const wireguard = { open: () => openWireguard(), setThreadedNapi };
@@ -127,7 +128,7 @@ async function chooseRules(
               .filter((family) => findIptablesProgram(family, "nft", "save") !== undefined)
               .map((family) => new Iptables({ family, variant: "nft" })),
       ruleset: nft,
-      ...(variant === "legacy" ? { fingerprints: new LegacyTables(versions) } : {}),
+      ...(variant === "legacy" ? { fingerprints: new LegacyTableFingerprints(versions) } : {}),
     },
   };
 }

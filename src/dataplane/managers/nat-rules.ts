@@ -101,7 +101,7 @@ export class FloatingIps implements Manager {
     this.#dirty.clear();
     this.#isStale = false;
     for (const { tables, version } of this.#families) {
-      const owners = floatingOwners(this.#registry, version, this.#isEnabled);
+      const owners = floatingAddressTargets(this.#registry, version, this.#isEnabled);
       tables.nat.setChain(
         chain(
           "cali-fip-dnat",
@@ -132,7 +132,7 @@ export function floatingAddresses(
  * Returns the internal address for each external address, sorted. If several workloads claim one external address, it belongs
  * to the lowest internal address, for NAT and for routes.
  */
-export function floatingOwners(
+export function floatingAddressTargets(
   registry: EndpointRegistry,
   version: IpVersion,
   isEnabled: boolean,

@@ -11,7 +11,7 @@ import type { DesiredRoute } from "../routes/desired-routes.ts";
 import type { StaticNeighbours } from "../routes/static-neighbours.ts";
 import { type ActiveWorkload, type EndpointRegistry, workloadKey } from "./endpoint-registry.ts";
 import type { LiveMigrations, MigrationPhase } from "./live-migrations.ts";
-import { floatingAddresses, floatingOwners } from "./nat-rules.ts";
+import { floatingAddresses, floatingAddressTargets } from "./nat-rules.ts";
 
 export interface WorkloadInterfacesConfig {
   readonly versions: readonly IpVersion[];
@@ -170,7 +170,7 @@ export class WorkloadInterfaces implements Manager {
     const { registry, routes } = this.#deps;
     for (const table of routes) {
       const { floatingIps } = this.#deps.config;
-      const owners = floatingOwners(registry, table.version, floatingIps);
+      const owners = floatingAddressTargets(registry, table.version, floatingIps);
       const desired = new Map<string, DesiredRoute>();
       for (const workload of owners.size === 0 ? [] : registry.activeWorkloads.values()) {
         const { endpoint } = workload;

@@ -1,7 +1,7 @@
 import { expect, test } from "bun:test";
 import type { RuleBody } from "../../kernel/index.ts";
 import { chain, type Rule } from "../rules/rule.ts";
-import { prepareChain, SharedBodies } from "./prepared-chain.ts";
+import { prepareChain, SharedRuleEncodings } from "./prepared-chain.ts";
 import { SlotNumbers } from "./rule-ports.ts";
 
 const allow: Rule = { action: { kind: "decide", decision: "allow" }, annotations: ["note=x"] };
@@ -9,7 +9,7 @@ const deny: Rule = { action: { kind: "decide", decision: "deny" }, annotations: 
 const body = (comment: string): RuleBody[] => [{ expressions: [], comment }];
 
 test("rules with the same mark share an encoding only if their content is equal", () => {
-  const shared = new SharedBodies();
+  const shared = new SharedRuleEncodings();
   for (let i = 0; i < 4; i++) shared.expect("mark");
   const first = shared.get("mark", allow, () => body("allow"));
   expect(shared.get("mark", deny, () => body("deny"))).toEqual(body("deny"));

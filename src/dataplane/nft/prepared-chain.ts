@@ -13,7 +13,7 @@ const MARK_BYTES = 16;
 /** Reused for each hash. Hashing 32,000 rules takes about 40 ms. */
 const digest = Buffer.alloc(32);
 /** The mark of the lookup in a verdict map, which has no rule in the rule tree. */
-export const MAP_MARK = "map";
+export const MAP_RULE_ID = "map";
 
 export interface PreparedChain {
   /** The chain, with its ports moved to the port set. */
@@ -30,7 +30,7 @@ export interface PreparedChain {
  * Shares the encodings of rules that occur in several chains of a transaction. Typically, half of all rules are copies of
  * about 200 different ones. Rules with the same mark share an encoding only if their content is equal.
  */
-export class SharedBodies {
+export class SharedRuleEncodings {
   readonly #counts = new Map<string, number>();
   readonly #known = new Map<string, { readonly rule: Rule; readonly bodies: readonly RuleBody[] }>();
 
@@ -64,7 +64,7 @@ export class LazyRule implements RulePosition {
     readonly source: Rule,
     readonly mark: string,
     readonly part: number,
-    readonly shared: SharedBodies,
+    readonly shared: SharedRuleEncodings,
   ) {
     shared.expect(mark);
   }
@@ -110,7 +110,7 @@ function kernelMarks(chain: Chain, rules: readonly Rule[], ruleMarks: readonly s
   const marks = ruleMarks.flatMap((mark, i) => Array<string>(kernelRules(rules[i])).fill(mark));
   if (chain.kind !== "dispatch" || chain.targets.size === 0) return marks;
   const before = (chain.before ?? []).reduce((sum, rule) => sum + kernelRules(rule), 0);
-  return [...marks.slice(0, before), MAP_MARK, ...marks.slice(before)];
+  return [...marks.slice(0, before), MAP_RULE_ID, ...marks.slice(before)];
 }
 
 function setsOf(rules: readonly Rule[]): Set<SetId> {

@@ -13,7 +13,7 @@ import { DesiredChains } from "../rules/desired-chains.ts";
 import { hostChain, type TableName, TABLE_NAMES, type Rule, type SetId } from "../rules/rule.ts";
 import { type BaseChains, sameBase } from "./base-chains.ts";
 import type { PhasedChanges } from "./phases.ts";
-import { LazyRule, MAP_MARK, SharedBodies } from "./prepared-chain.ts";
+import { LazyRule, MAP_RULE_ID, SharedRuleEncodings } from "./prepared-chain.ts";
 import { PreparedChains } from "./prepared-chains.ts";
 import { kernelRules, nftChainName, type RenderContext } from "./render.ts";
 import type { RulePorts } from "./rule-ports.ts";
@@ -147,13 +147,13 @@ export class TableChains {
       else activate.push({ op: "addChain", table, chain, base });
     }
     const fill: NftChange[] = [];
-    const shared = new Map(TABLE_NAMES.map((tableName) => [tableName, new SharedBodies()]));
+    const shared = new Map(TABLE_NAMES.map((tableName) => [tableName, new SharedRuleEncodings()]));
     for (const name of rewritten) this.#appendRules(name, this.#hooks.has(name) ? activate : fill, shared);
     const remove = deleted.map((chain): NftChange => ({ op: "deleteChain", table, chain }));
     return { release, create, fill, activate, remove };
   }
 
-  #appendRules(name: string, changes: NftChange[], sharedByTable: ReadonlyMap<TableName, SharedBodies>): void {
+  #appendRules(name: string, changes: NftChange[], sharedByTable: ReadonlyMap<TableName, SharedRuleEncodings>): void {
     const tableName = this.desired.tableNameOf(name);
     const prepared = this.#prepared.get(name);
     const shared = tableName === undefined ? undefined : sharedByTable.get(tableName);
@@ -179,7 +179,7 @@ export class TableChains {
         op: "appendRule",
         table,
         chain: name,
-        rule: { expressions: nftMatch.interfaceVerdict(chain.direction, name), comment: `cali:${MAP_MARK};` },
+        rule: { expressions: nftMatch.interfaceVerdict(chain.direction, name), comment: `cali:${MAP_RULE_ID};` },
       });
     append([...chain.otherwise, ...(chain.after ?? [])], before.length);
   }

@@ -1,6 +1,6 @@
 // Converts the match criteria of a policy rule to matches of the rule tree, for one family. The order of the matches is fixed,
 // so that the same policy always results in the same text.
-import type { ProtoProtocol, ProtoRule } from "../../calc/index.ts";
+import type { ProtocolMatch, ProtoRule } from "../../calc/index.ts";
 import { type Cidr, type IpVersion, ipVersion } from "../../lib/ip/ip.ts";
 import { icmpProtocol, type Match, type Protocol, protocolNumber } from "./rule.ts";
 
@@ -104,7 +104,7 @@ function ofFamily(version: IpVersion, nets: readonly Cidr[]): readonly Cidr[] | 
   return kept.length === 0 ? undefined : kept;
 }
 
-function protocolOf(protocol: ProtoProtocol | undefined): Protocol | undefined {
+function protocolOf(protocol: ProtocolMatch | undefined): Protocol | undefined {
   if (protocol === undefined) return undefined;
   return "number" in protocol ? protocol.number : protocol.name.toLowerCase();
 }

@@ -3,7 +3,7 @@ import type { IpAddress } from "../../lib/ip/ip.ts";
 import { chain } from "./rule.ts";
 import { filterChains, filterHooks } from "./filter-chains.ts";
 import { mangleChains, mangleHooks, natChains, natHooks, rawChains, rawHooks } from "./static-chains.ts";
-import { chainText, namedText, plainConfig } from "./testing.ts";
+import { chainText, chainTextByName, plainConfig } from "./testing.ts";
 
 const CLEAR_ALL = "--jump MARK --set-mark 0/0x1b0000";
 const FROM_WORKLOAD = "-m mark --mark 0x80000/0x80000";
@@ -15,7 +15,7 @@ test("FD-040 raw: packets of workloads are marked and their source is checked, o
   const config = plainConfig({ workloadPrefixes: ["cali", "tap"] });
   for (const version of [4, 6] as const) {
     const chains = rawChains(config, version);
-    expect(namedText(chains, "cali-PREROUTING", "raw", config, version)).toEqual([
+    expect(chainTextByName(chains, "cali-PREROUTING", "raw", config, version)).toEqual([
       CLEAR_ALL,
       "--in-interface cali+ --jump MARK --set-mark 0x80000/0x80000",
       "--in-interface tap+ --jump MARK --set-mark 0x80000/0x80000",
@@ -24,7 +24,7 @@ test("FD-040 raw: packets of workloads are marked and their source is checked, o
       "-m mark --mark 0/0x80000 --jump cali-from-host-endpoint",
       `${ACCEPTED} --jump ACCEPT`,
     ]);
-    expect(namedText(chains, "cali-OUTPUT", "raw", config, version)).toEqual([
+    expect(chainTextByName(chains, "cali-OUTPUT", "raw", config, version)).toEqual([
       CLEAR_ALL,
       "--jump cali-to-host-endpoint",
       `${ACCEPTED} --jump ACCEPT`,
@@ -36,7 +36,7 @@ test("FD-040 raw: packets of workloads are marked and their source is checked, o
 
 test("FD-040 raw: with deny action Reject, packets are dropped, because REJECT is not possible", () => {
   const config = plainConfig({ deny: "reject" });
-  const text = namedText(rawChains(config, 4), "cali-PREROUTING", "raw", config).join("\n");
+  const text = chainTextByName(rawChains(config, 4), "cali-PREROUTING", "raw", config).join("\n");
   expect(text).toContain("--validmark --jump DROP");
   expect(text).not.toContain("REJECT");
 });
@@ -45,7 +45,7 @@ test("FD-043 VXLAN packets to the configured port are not tracked, if VXLAN is e
   const untracked = (on: { v4?: boolean; v6?: boolean }, version: 4 | 6) => {
     const config = plainConfig({ vxlanEnabled: on.v4 === true, vxlanEnabledV6: on.v6 === true, vxlanPort: 8472 });
     return ["cali-PREROUTING", "cali-OUTPUT"].map((name) => {
-      const text = namedText(rawChains(config, version), name, "raw", config, version);
+      const text = chainTextByName(rawChains(config, version), name, "raw", config, version);
       return text.indexOf("-p udp --dport 8472 --jump NOTRACK");
     });
   };
@@ -63,7 +63,7 @@ for (const [allow, target] of [
 ] as const)
   test(`FD-045 mangle PREROUTING: established connections and packets accepted in raw pass, then pre-DNAT policy, by ${target}`, () => {
     const config = plainConfig({ mangleAllow: allow });
-    expect(namedText(mangleChains(config), "cali-PREROUTING", "mangle", config)).toEqual([
+    expect(chainTextByName(mangleChains(config), "cali-PREROUTING", "mangle", config)).toEqual([
       `-m conntrack --ctstate RELATED,ESTABLISHED --jump ${target}`,
       `${ACCEPTED} --jump ${target}`,
       "--jump cali-from-host-endpoint",
@@ -74,7 +74,7 @@ for (const [allow, target] of [
 
 test("FD-046 mangle POSTROUTING: packets with a translated destination pass host policy, unless they were forwarded", () => {
   const config = plainConfig();
-  const text = namedText(mangleChains(config), "cali-POSTROUTING", "mangle", config);
+  const text = chainTextByName(mangleChains(config), "cali-POSTROUTING", "mangle", config);
   expect(text.slice(1)).toEqual([
     `${ACCEPTED} --jump RETURN`, // forwarded
     CLEAR_ALL,
@@ -83,14 +83,14 @@ test("FD-046 mangle POSTROUTING: packets with a translated destination pass host
   ]);
   // With IPVS what an endpoint sent has been judged in FORWARD's stead.
   const ipvs = plainConfig({ ipvs: true });
-  expect(namedText(mangleChains(ipvs), "cali-POSTROUTING", "mangle", ipvs)[2]).toBe(
+  expect(chainTextByName(mangleChains(ipvs), "cali-POSTROUTING", "mangle", ipvs)[2]).toBe(
     "-m mark ! --mark 0/0xffe00000 --jump RETURN",
   );
 });
 
 test("FD-048 new connections between workloads of an ambient mesh get a DSCP, for every workload prefix", () => {
   const config = plainConfig({ istioDscp: 23, workloadPrefixes: ["cali", "tap"] });
-  const text = namedText(mangleChains(config), "cali-POSTROUTING", "mangle", config, 6);
+  const text = chainTextByName(mangleChains(config), "cali-POSTROUTING", "mangle", config, 6);
   expect(text.slice(0, 2)).toEqual(
     ["cali+", "tap+"].map(
       (pattern) =>
@@ -98,7 +98,7 @@ test("FD-048 new connections between workloads of an ambient mesh get a DSCP, fo
     ),
   );
   const off = plainConfig();
-  expect(namedText(mangleChains(off), "cali-POSTROUTING", "mangle", off).join()).not.toContain("istio");
+  expect(chainTextByName(mangleChains(off), "cali-POSTROUTING", "mangle", off).join()).not.toContain("istio");
 });
 
 const LEAVING = (device: string) =>
@@ -112,7 +112,7 @@ const TUNNELS = {
 
 test("FD-051 packets of the host that enter a tunnel get the address of the tunnel, if it is known", () => {
   const masquerading = (config: ReturnType<typeof plainConfig>, version: 4 | 6) =>
-    namedText(natChains(config, version), "cali-POSTROUTING", "nat", config, version).slice(2);
+    chainTextByName(natChains(config, version), "cali-POSTROUTING", "nat", config, version).slice(2);
   const masquerade = (device: string) => `${LEAVING(device)} --jump MASQUERADE --random-fully`;
   expect(masquerading(plainConfig(TUNNELS), 4)).toEqual([masquerade("tunl0")]);
   expect(masquerading(plainConfig(TUNNELS), 6)).toEqual([]);
@@ -133,7 +133,7 @@ for (const [port, range] of [
 ] as const)
   test(`FD-052 UDP is masqueraded to the larger port range beside the VXLAN port ${port}: ${range}`, () => {
     const config = plainConfig({ ...TUNNELS, vxlanEnabled: true, vxlanPort: port });
-    const text = namedText(natChains(config, 4), "cali-POSTROUTING", "nat", config).slice(2);
+    const text = chainTextByName(natChains(config, 4), "cali-POSTROUTING", "nat", config).slice(2);
     expect(text.map((line) => line.replace(/ -m addrtype .* LOCAL/, ""))).toEqual(
       ["tunl0", "vxlan.calico"].flatMap((device) => [
         `-p 17 --out-interface ${device} --jump MASQUERADE --to-ports ${range} --random-fully`,
@@ -149,7 +149,7 @@ test("FD-051 the POSTROUTING rules are appended, because kube-proxy must have cl
 
 test("FD-057 FORWARD: marks are cleared except the verdict of raw, then host, from workload, to workload, host, service loops", () => {
   const config = plainConfig({ workloadPrefixes: ["cali", "tap"] });
-  expect(namedText(filterChains(config, 4), "cali-FORWARD", "filter", config)).toEqual([
+  expect(chainTextByName(filterChains(config, 4), "cali-FORWARD", "filter", config)).toEqual([
     "--jump MARK --set-mark 0/0x1a0000",
     "-m mark --mark 0/0x10000 --jump cali-from-hep-forward",
     "--in-interface cali+ --jump cali-from-wl-dispatch",
@@ -173,7 +173,7 @@ test("FD-057 FORWARD: marks are cleared except the verdict of raw, then host, fr
 
 test("FD-058 OUTPUT: packets to workloads and tunnel packets to nodes pass, others pass host policy unless translated", () => {
   const config = plainConfig({ ipipEnabled: true, vxlanEnabled: true, workloadPrefixes: ["cali", "tap"] });
-  expect(namedText(filterChains(config, 4), "cali-OUTPUT", "filter", config)).toEqual([
+  expect(chainTextByName(filterChains(config, 4), "cali-OUTPUT", "filter", config)).toEqual([
     `${ACCEPTED} --jump ACCEPT`,
     "--out-interface cali+ --jump RETURN",
     "--out-interface tap+ --jump RETURN",
@@ -184,7 +184,7 @@ test("FD-058 OUTPUT: packets to workloads and tunnel packets to nodes pass, othe
     `${HEP_ACCEPTED} ${ACCEPTED} --jump ACCEPT`,
   ]);
   const returning = plainConfig({ filterAllow: "return" });
-  expect(namedText(filterChains(returning, 6), "cali-OUTPUT", "filter", returning, 6)).toEqual([
+  expect(chainTextByName(filterChains(returning, 6), "cali-OUTPUT", "filter", returning, 6)).toEqual([
     `${ACCEPTED} --jump RETURN`,
     "--out-interface cali+ --jump RETURN",
     CLEAR_ALL,
@@ -199,7 +199,7 @@ test("FD-061 OpenStack workloads may use DHCP, DNS and the metadata server", () 
     openstack: { metadataAddress: "192.0.2.7" as IpAddress, metadataPort: 8775 },
   });
   const toHost = (version: 4 | 6) =>
-    namedText(filterChains(config, version), "cali-wl-to-host", "filter", config, version);
+    chainTextByName(filterChains(config, version), "cali-wl-to-host", "filter", config, version);
   const dns = "-p udp -m multiport --destination-ports 53 --jump ACCEPT";
   const end = ["--jump cali-from-wl-dispatch", `${comment("Configured DefaultEndpointToHostAction")} --jump DROP`];
   expect(toHost(4)).toEqual([
@@ -214,19 +214,19 @@ test("FD-061 OpenStack workloads may use DHCP, DNS and the metadata server", () 
     ...end,
   ]);
   // A DHCP request has no source address, so the reverse-path filter would drop it.
-  const raw = namedText(rawChains(config, 4), "cali-PREROUTING", "raw", config);
+  const raw = chainTextByName(rawChains(config, 4), "cali-PREROUTING", "raw", config);
   const question = raw.indexOf(
     "-p udp --source 0.0.0.0 -m multiport --source-ports 68 -m multiport --destination-ports 67 --jump ACCEPT",
   );
   expect(question).toBeGreaterThan(0);
   expect(question).toBeLessThan(raw.findIndex((line) => line.includes("rpfilter")));
-  expect(namedText(natChains(config, 4), "cali-PREROUTING", "nat", config)).toEqual([
+  expect(chainTextByName(natChains(config, 4), "cali-PREROUTING", "nat", config)).toEqual([
     "--jump cali-fip-dnat",
     "-p tcp -m multiport --destination-ports 80 --destination 169.254.169.254/32 --jump DNAT --to-destination 192.0.2.7:8775",
   ]);
-  expect(namedText(natChains(config, 6), "cali-PREROUTING", "nat", config, 6)).toEqual(["--jump cali-fip-dnat"]);
+  expect(chainTextByName(natChains(config, 6), "cali-PREROUTING", "nat", config, 6)).toEqual(["--jump cali-fip-dnat"]);
   // Without a metadata server, the other rules are the same.
   const without = plainConfig({ openstack: { metadataPort: 8775 } });
-  expect(namedText(natChains(without, 4), "cali-PREROUTING", "nat", without)).toEqual(["--jump cali-fip-dnat"]);
-  expect(namedText(filterChains(without, 4), "cali-wl-to-host", "filter", without)).toHaveLength(4);
+  expect(chainTextByName(natChains(without, 4), "cali-PREROUTING", "nat", without)).toEqual(["--jump cali-fip-dnat"]);
+  expect(chainTextByName(filterChains(without, 4), "cali-wl-to-host", "filter", without)).toHaveLength(4);
 });

@@ -48,7 +48,7 @@ export const chainText = (
 ): string[] => renderChain({ config, version, tableName, features: ALL_FEATURES }, chain);
 
 /** Returns the rules of the chain with this name; empty if there is none. */
-export function namedText(
+export function chainTextByName(
   chains: readonly RuleChain[],
   name: string,
   tableName: TableName,

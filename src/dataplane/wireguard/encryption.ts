@@ -9,7 +9,7 @@ import type { DataplaneParameters } from "../parameters.ts";
 import { exclusiveProtocol } from "../routes/ownership.ts";
 import { RouteTable } from "../routes/route-table.ts";
 import { PeerRegistry } from "./peer-registry.ts";
-import { WireguardManager, wireguardRuleOwner } from "./wireguard.ts";
+import { WireguardManager, isWireguardRule } from "./wireguard.ts";
 import { WireguardDeviceReconciler, type WireguardKernel } from "./wireguard-device.ts";
 import { RoutingRules } from "../routes/routing-rules.ts";
 
@@ -168,7 +168,7 @@ function removal(options: EncryptionOptions, version: IpVersion): Encryption {
   };
   if (p.RouteSyncDisabled) return { managers: [keyRemoval], links: [], tables: [], rules: [] };
   const table = wireguardTable(p);
-  const isOwned = wireguardRuleOwner(table);
+  const isOwned = isWireguardRule(table);
   const rules = new RoutingRules({ version, table, rules: kernel.rules, logger, isOwned });
   const routes = wireguardRoutes(options, version, table, wireguardOf(p, version).interfaceName);
   return { managers: [keyRemoval], links: [rules], tables: [routes], rules: [] };

@@ -3,7 +3,7 @@ import type { RulesConfig } from "../rules/config.ts";
 import { allocateMarks } from "../rules/marks.ts";
 import { filterChains } from "../rules/filter-chains.ts";
 import { natChains, rawChains } from "../rules/static-chains.ts";
-import { namedText as text, plainConfig } from "../rules/testing.ts";
+import { chainTextByName as text, plainConfig } from "../rules/testing.ts";
 
 const config = (more: Partial<RulesConfig> = {}): RulesConfig =>
   plainConfig({

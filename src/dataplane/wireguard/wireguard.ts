@@ -44,7 +44,7 @@ export class WireguardManager implements Manager {
     this.name = `WireGuard IPv${options.version}`;
     const { table, version, logger } = options;
     if (table === undefined) return;
-    const isOwned = wireguardRuleOwner(table.index);
+    const isOwned = isWireguardRule(table.index);
     this.rules = new RoutingRules({ version, table: table.index, rules: table.rules, logger, isOwned });
   }
 
@@ -132,7 +132,7 @@ export class WireguardManager implements Manager {
 }
 
 /** Recognizes routing rules that only this manager writes. */
-export const wireguardRuleOwner =
+export const isWireguardRule =
   (table: number) =>
   (rule: Rule): boolean =>
     rule.table === table && rule.inverted === true && rule.mark !== undefined;

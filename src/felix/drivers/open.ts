@@ -10,7 +10,7 @@ import {
   openLinuxKernel,
   watchdogMs,
 } from "../../dataplane/index.ts";
-import { GUARD_TABLE, guardState, Nft, recordGuard, withdrawGuard } from "../../kernel/index.ts";
+import { GUARD_TABLE, guardState, Nft, writeGuardFileAfterRules, withdrawGuard } from "../../kernel/index.ts";
 import type { HealthAggregator } from "../../lib/http/health.ts";
 import { describeError, type Logger } from "../../lib/log/log.ts";
 import type { FelixConfig } from "../../model/index.ts";
@@ -67,7 +67,7 @@ export async function openDriver(options: {
       if (round.ok && !isGuardRecorded) {
         isGuardRecorded = true;
         try {
-          recordGuard(options.nodenameFile, config.InterfacePrefix);
+          writeGuardFileAfterRules(options.nodenameFile, config.InterfacePrefix);
         } catch (error) {
           logger.warn(
             "guard file could not be written: after the next boot, pods are unprotected until Felix has started",

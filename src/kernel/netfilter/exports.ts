@@ -1,10 +1,10 @@
 // The exports of this folder that other modules use.
 export { hasNftablesPolicy, hasPolicyRules } from "./detect-policy-rules.ts";
 export {
-  announceGuard,
+  writeGuardFileAtStart,
   DEFAULT_NODENAME_FILE,
   readGuardFile,
-  recordGuard,
+  writeGuardFileAfterRules,
   withdrawGuard,
 } from "./guard-file.ts";
 export { closeWorkloads, GUARD_HOOKS, GUARD_TABLE, type GuardState, guardState } from "./guard-table.ts";
@@ -26,7 +26,7 @@ export {
   legacyTableNamesPath,
   runTool,
 } from "./iptables.ts";
-export { type LegacyFingerprints, LegacyTables } from "./legacy-tables.ts";
+export { type LegacyFingerprints, LegacyTableFingerprints } from "./legacy-tables.ts";
 export { Nft, NftError, type NftRuleset } from "./nft.ts";
 export {
   type BaseChain,

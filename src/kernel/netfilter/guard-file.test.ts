@@ -2,7 +2,7 @@ import { expect, test } from "bun:test";
 import { mkdtempSync, readFileSync, rmSync, utimesSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { announceGuard, readGuardFile, recordGuard, withdrawGuard } from "./guard-file.ts";
+import { writeGuardFileAtStart, readGuardFile, writeGuardFileAfterRules, withdrawGuard } from "./guard-file.ts";
 
 class Folder implements Disposable {
   readonly path = mkdtempSync(join(tmpdir(), "guard-file-"));
@@ -30,19 +30,19 @@ const announced = { kind: "valid", interfacePrefixes: ["cali"], hasRulesOfOtherA
 test("a guard file is valid even before its agent writes the nodename file", () => {
   using folder = new Folder();
   expect(readGuardFile(folder.nodename)).toEqual({ kind: "absent" });
-  announceGuard(folder.nodename, { hasRulesOfOtherAgent: false });
+  writeGuardFileAtStart(folder.nodename, { hasRulesOfOtherAgent: false });
   expect(readGuardFile(folder.nodename)).toEqual(announced);
   folder.startAgent();
   expect(readGuardFile(folder.nodename)).toEqual(announced);
-  recordGuard(folder.nodename, ["cali", "tap"]);
+  writeGuardFileAfterRules(folder.nodename, ["cali", "tap"]);
   expect(readGuardFile(folder.nodename)).toEqual({ ...announced, interfacePrefixes: ["cali", "tap"] });
-  announceGuard(folder.nodename, { hasRulesOfOtherAgent: false }); // the next start
+  writeGuardFileAtStart(folder.nodename, { hasRulesOfOtherAgent: false }); // the next start
   expect(readGuardFile(folder.nodename)).toEqual({ ...announced, interfacePrefixes: ["cali", "tap"] });
 });
 
 test("a guard file is stale after an agent that does not write it has started", () => {
   using folder = new Folder();
-  announceGuard(folder.nodename, { hasRulesOfOtherAgent: false });
+  writeGuardFileAtStart(folder.nodename, { hasRulesOfOtherAgent: false });
   folder.dateGuard(60);
   folder.startAgent(61);
   expect(readGuardFile(folder.nodename)).toEqual(announced);
@@ -53,19 +53,19 @@ test("a guard file is stale after an agent that does not write it has started", 
 test("a clock that was set back does not make the file of a running agent stale", () => {
   using folder = new Folder();
   folder.startAgent(-3600);
-  recordGuard(folder.nodename, ["cali"]);
+  writeGuardFileAfterRules(folder.nodename, ["cali"]);
   expect(readGuardFile(folder.nodename)).toEqual(announced);
 });
 
 test("rules of another agent count until Felix has written its own, and in this boot only", () => {
   using folder = new Folder();
-  announceGuard(folder.nodename, { hasRulesOfOtherAgent: true });
+  writeGuardFileAtStart(folder.nodename, { hasRulesOfOtherAgent: true });
   expect(readGuardFile(folder.nodename)).toEqual({ ...announced, hasRulesOfOtherAgent: true });
   const otherBoot = { ...JSON.parse(readFileSync(folder.guard, "utf8")), otherAgentInBoot: "another boot" };
   writeFileSync(folder.guard, JSON.stringify(otherBoot));
   expect(readGuardFile(folder.nodename)).toEqual(announced);
-  announceGuard(folder.nodename, { hasRulesOfOtherAgent: true });
-  recordGuard(folder.nodename, ["cali"]);
+  writeGuardFileAtStart(folder.nodename, { hasRulesOfOtherAgent: true });
+  writeGuardFileAfterRules(folder.nodename, ["cali"]);
   expect(readGuardFile(folder.nodename)).toEqual(announced);
 });
 

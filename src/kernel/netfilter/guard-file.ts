@@ -11,7 +11,7 @@ import { readFileIfExists, replaceFile } from "../../lib/files/replace-file.ts";
 export const DEFAULT_NODENAME_FILE = "/var/lib/calico/nodename";
 const DEFAULT_PREFIXES = ["cali"];
 const BOOT_ID = "/proc/sys/kernel/random/boot_id";
-/** Limit for the time between `announceGuard` and the write of the nodename file. */
+/** Limit for the time between `writeGuardFileAtStart` and the write of the nodename file. */
 const WRITE_NODENAME_WITHIN_MS = 5000;
 
 export type GuardFile =
@@ -45,17 +45,20 @@ export function readGuardFile(nodenameFile: string): GuardFile {
 }
 
 /** Called before an agent that manages the guard table writes the nodename file. */
-export function announceGuard(nodenameFile: string, { hasRulesOfOtherAgent }: { hasRulesOfOtherAgent: boolean }): void {
+export function writeGuardFileAtStart(
+  nodenameFile: string,
+  { hasRulesOfOtherAgent }: { hasRulesOfOtherAgent: boolean },
+): void {
   const path = guardFile(nodenameFile);
   const interfacePrefixes = parseContent(readFileIfExists(path))?.interfacePrefixes ?? DEFAULT_PREFIXES;
   writeContent(path, { interfacePrefixes, ...(hasRulesOfOtherAgent ? { otherAgentInBoot: bootId() } : {}) });
   // The time is in the future. The nodename file is written next; with the current time, this file would be older and count
-  // as stale until `recordGuard`.
+  // as stale until `writeGuardFileAfterRules`.
   setTime(path, Date.now() + WRITE_NODENAME_WITHIN_MS);
 }
 
 /** Called after Felix has written all of its rules. */
-export function recordGuard(nodenameFile: string, interfacePrefixes: readonly string[]): void {
+export function writeGuardFileAfterRules(nodenameFile: string, interfacePrefixes: readonly string[]): void {
   const path = guardFile(nodenameFile);
   writeContent(path, { interfacePrefixes });
   // At least the time of the nodename file, because the clock may have been set back since the agent started.

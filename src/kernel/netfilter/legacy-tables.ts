@@ -19,7 +19,7 @@ const NAME_BYTES = 32;
 const INFO_BYTES = NAME_BYTES + 4 + 20 + 20 + 4 + 4;
 const IPPROTO_RAW = 255;
 
-export class LegacyTables implements LegacyFingerprints, Disposable {
+export class LegacyTableFingerprints implements LegacyFingerprints, Disposable {
   readonly #sockets: ReadonlyMap<IpVersion, number>;
   readonly #info = new Uint8Array(new ArrayBuffer(INFO_BYTES));
 

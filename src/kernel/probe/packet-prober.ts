@@ -16,14 +16,14 @@ import * as sys from "../sys/sys.ts";
 
 export type ProbeProtocol = "tcp" | "udp" | "icmp" | "sctp";
 
-export interface ProbeTarget {
+export interface ProbeEndpoint {
   /** File descriptor of a network namespace. */
   readonly namespace: number;
   readonly name: string;
 }
 
 export interface ProbeRequest {
-  readonly from: ProbeTarget;
+  readonly from: ProbeEndpoint;
   readonly to: IpAddress;
   readonly protocol: ProbeProtocol;
   /** Ignored for ICMP. */
@@ -41,7 +41,7 @@ export type ProbeOutcome =
 
 interface Listener {
   readonly fd: number;
-  readonly target: ProbeTarget;
+  readonly target: ProbeEndpoint;
   readonly protocol: ProbeProtocol;
   readonly version: 4 | 6;
   readonly port: number;
@@ -71,7 +71,7 @@ export class PacketProber implements Disposable {
   #nonce = 1 + Math.floor(Math.random() * 0x3fffffff);
 
   /** Opens a port for both IP families in a namespace. Does nothing for ICMP: the kernel replies to echo requests. */
-  listen(target: ProbeTarget, protocol: ProbeProtocol, port: number): void {
+  listen(target: ProbeEndpoint, protocol: ProbeProtocol, port: number): void {
     if (protocol === "icmp") return;
     for (const version of [4, 6] as const) {
       const fd = this.#within(target.namespace, () => openListener(protocol, version, port));

@@ -84,7 +84,7 @@ export function startApiServer(plane: ControlPlane, more: Readonly<Record<string
 }
 
 /** Starts the controller manager and the scheduler. They wait at most ten seconds for the API server, so it must already respond. */
-export function startManagers(plane: ControlPlane): void {
+export function startControllerManagerAndScheduler(plane: ControlPlane): void {
   const { authority, address } = plane;
   const signing = authority.signingKey();
   const kubeconfig = (name: string) =>

@@ -10,7 +10,7 @@ import { rolePath } from "../programs.ts";
 import type { Terminal } from "../terminal.ts";
 import { requireTools } from "../tools.ts";
 import { KubernetesCluster } from "./cluster.ts";
-import { ADMIN, apiServerUrl, startApiServer, startManagers } from "./control-plane.ts";
+import { ADMIN, apiServerUrl, startApiServer, startControllerManagerAndScheduler } from "./control-plane.ts";
 import { installDns } from "./dns.ts";
 import { agnhostImage, coreDnsImage, pauseImage } from "./images.ts";
 import { installNetwork, networkManifest, productImage } from "./network.ts";
@@ -78,7 +78,7 @@ export async function startControlPlane(cluster: KubernetesCluster): Promise<voi
   cluster.authority.kubeconfig(apiServerUrl(cluster.address), ADMIN);
   startApiServer(cluster);
   await cluster.until("the API server responds", () => cluster.kubectl(["get", "--raw", "/readyz"]) === "ok", WAIT_MS);
-  startManagers(cluster);
+  startControllerManagerAndScheduler(cluster);
   await cluster.until(
     "the controller manager is ready",
     () => cluster.tryKubectl(["get", "serviceaccount", "default"]).code === 0,

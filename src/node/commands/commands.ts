@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { keepTokenFresh } from "../../cni/index.ts";
 import { aborted } from "../../lib/retry.ts";
 import { monitorAddresses } from "../startup/address-monitor.ts";
-import { NodeFailure } from "../failure.ts";
+import { FatalNodeError } from "../failure.ts";
 import { runMode } from "../mode.ts";
 import { completeStartup, shutDown } from "../startup/network-condition.ts";
 import { openNodeDatastore } from "../node-datastore.ts";
@@ -40,7 +40,7 @@ export function monitor(): Promise<number> {
 export function statusReporter(): Promise<number> {
   return runMode("status reporter failed", async (log) => {
     const node = process.env["NODENAME"] ?? "";
-    if (node === "") throw new NodeFailure("NODENAME environment is not set");
+    if (node === "") throw new FatalNodeError("NODENAME environment is not set");
     await runUntilSignal(async (signal) => {
       await using opened = await openNodeDatastore(process.env, { log, retryUntil: signal });
       await reportStatus({ env: process.env, store: opened.store, node, log }, signal);
@@ -54,7 +54,7 @@ export function monitorToken(): Promise<number> {
     runUntilSignal(async (signal) => {
       await keepTokenFresh({ env: process.env, log, signal, path: CNI_KUBECONFIG });
       if (!signal.aborted)
-        throw new NodeFailure(
+        throw new FatalNodeError(
           "no Kubernetes API server configured: set KUBERNETES_SERVICE_HOST and KUBERNETES_SERVICE_PORT",
         );
     }),
@@ -85,7 +85,7 @@ export async function shutdown(): Promise<number> {
 /** `-hostpath-init`: creates the host's folders for a calico-node that does not run as root. */
 export function hostpathInit(text = process.env["NODE_USER_ID"] ?? "1000", root = "/"): number {
   const user = /^\d+$/.test(text) ? Number(text) : Number.NaN;
-  if (Number.isNaN(user)) throw new NodeFailure(`NODE_USER_ID=${text} is not a user ID`);
+  if (Number.isNaN(user)) throw new FatalNodeError(`NODE_USER_ID=${text} is not a user ID`);
   for (const folder of ["var/lib/calico", "var/run/calico", "var/log/calico"]) {
     const path = join(root, folder);
     mkdirSync(path, { recursive: true, mode: 0o700 });

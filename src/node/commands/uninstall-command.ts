@@ -7,7 +7,7 @@ import { configFromEnvironment, DEFAULT_SQLITE_PATH } from "../../datastore/inde
 import { isListening, readMounts } from "../../kernel/index.ts";
 import type { Logger } from "../../lib/log/log.ts";
 import { planChildren, SUPERVISOR_FILE } from "../supervisor/children.ts";
-import { NodeFailure } from "../failure.ts";
+import { FatalNodeError } from "../failure.ts";
 import { stopLeftovers } from "../supervisor/leftover-processes.ts";
 import { runMode } from "../mode.ts";
 import { runUntilSignal } from "../signals.ts";
@@ -40,12 +40,12 @@ export async function uninstall(options: UninstallOptions, signal: AbortSignal):
   const { root, env, log } = options;
   const run = join(root, "var/run/calico");
   if (isListening(join(run, "cni.sock")))
-    throw new NodeFailure("calico-node still runs on this host: delete its DaemonSet, or stop its service, first");
+    throw new FatalNodeError("calico-node still runs on this host: delete its DaemonSet, or stop its service, first");
   // A BIRD or Felix whose calico-node was killed would add routes and rules again.
   await stopLeftovers({ file: join(run, basename(SUPERVISOR_FILE)), plans: planChildren(env, "", "bird"), log });
   const bird = BIRD_SOCKETS.map((name) => join(run, name)).find(isListening);
   if (bird !== undefined)
-    throw new NodeFailure(
+    throw new FatalNodeError(
       `a BIRD that calico-node started still runs and would add routes again: it listens at ${bird}, but ${SUPERVISOR_FILE} does not contain its pid; stop it first (ss -xlp shows the process)`,
     );
   removeCni(root, env, log); // from here on, no new pods

@@ -2,7 +2,7 @@
 import { Client, Conflict, type Datastore } from "../../datastore/index.ts";
 import { createLogger, describeError, type Logger, type LogRecord } from "../../lib/log/log.ts";
 import { pause } from "../../lib/retry.ts";
-import { NodeFailure } from "../failure.ts";
+import { FatalNodeError } from "../failure.ts";
 import { readHostInterfaces } from "./host-interfaces.ts";
 import { findKubernetes, readFacts } from "./kubernetes-facts.ts";
 import { configureAddresses, findConflict } from "./node-addresses.ts";
@@ -56,7 +56,7 @@ export async function checkAddresses(
 ): Promise<boolean> {
   for (let attempt = 1; ; attempt++) {
     const node = await findNode(client, name);
-    if (node === undefined) throw new NodeFailure(`Node ${name} does not exist`);
+    if (node === undefined) throw new FatalNodeError(`Node ${name} does not exist`);
     const api = await findKubernetes(settings.env);
     const facts = api === undefined ? undefined : await readFacts(api, settings.kubernetesNode ?? name);
     const { spec, changed } = await configureAddresses(node.spec, {
@@ -74,7 +74,7 @@ export async function checkAddresses(
         others.map((other) => ({ name: other.metadata.name, spec: other.spec })),
       );
       if (conflict !== undefined)
-        throw new NodeFailure(`Node ${conflict.node} also has ${conflict.address}; this node keeps its old address`);
+        throw new FatalNodeError(`Node ${conflict.node} also has ${conflict.address}; this node keeps its old address`);
     }
     try {
       await client.update({ ...node, spec });

@@ -43,7 +43,7 @@ test("if the guard file cannot be written, startup fails before it writes the no
   for (const env of [{}, { CALICO_DISABLE_FELIX: "true" }])
     await expect(
       announceAgent({ ...folder, env, detectOtherAgent: async () => false }, silentLogger),
-    ).rejects.toMatchObject({ name: "NodeFailure", message: expect.stringContaining(folder.nodenameFile) });
+    ).rejects.toMatchObject({ name: "FatalNodeError", message: expect.stringContaining(folder.nodenameFile) });
 });
 
 test("a host without Felix has no guard file", async () => {

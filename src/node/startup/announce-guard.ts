@@ -2,9 +2,9 @@
 // written before the nodename file, which allows the plugin to attach pods. Errors fail closed: if the kernel's rules cannot
 // be read, the plugin drops packets; if the guard file cannot be written, startup fails.
 import type { Environment } from "../../datastore/index.ts";
-import { announceGuard, guardState, hasPolicyRules, Nft, withdrawGuard } from "../../kernel/index.ts";
+import { writeGuardFileAtStart, guardState, hasPolicyRules, Nft, withdrawGuard } from "../../kernel/index.ts";
 import { describeError, type Logger } from "../../lib/log/log.ts";
-import { NodeFailure } from "../failure.ts";
+import { FatalNodeError } from "../failure.ts";
 import { runsFelix } from "../supervisor/children.ts";
 
 export interface Host {
@@ -14,15 +14,15 @@ export interface Host {
   readonly detectOtherAgent?: () => Promise<boolean>;
 }
 
-/** @throws NodeFailure if the guard file cannot be changed. The nodename file must then not be written: it is newer. */
+/** @throws FatalNodeError if the guard file cannot be changed. The nodename file must then not be written: it is newer. */
 export async function announceAgent(host: Host, log: Logger): Promise<void> {
   const { nodenameFile, env, detectOtherAgent = hasRulesOfOtherAgent } = host;
   const hasRules = runsFelix(env) && (await detectOrAssumeNone(detectOtherAgent, log));
   try {
-    if (runsFelix(env)) announceGuard(nodenameFile, { hasRulesOfOtherAgent: hasRules });
+    if (runsFelix(env)) writeGuardFileAtStart(nodenameFile, { hasRulesOfOtherAgent: hasRules });
     else withdrawGuard(nodenameFile);
   } catch (error) {
-    throw new NodeFailure(`cannot write the guard file next to ${nodenameFile}: ${describeError(error)}`, {
+    throw new FatalNodeError(`cannot write the guard file next to ${nodenameFile}: ${describeError(error)}`, {
       cause: error,
     });
   }

@@ -12,7 +12,7 @@ import {
   tryParseCidr,
 } from "../../lib/ip/ip.ts";
 import type { Logger } from "../../lib/log/log.ts";
-import { NodeFailure } from "../failure.ts";
+import { FatalNodeError } from "../failure.ts";
 import { type HostInterface, isGlobalUnicast, isSkipped, networksOf } from "./host-interfaces.ts";
 
 export interface DetectionInputs {
@@ -31,7 +31,7 @@ interface Candidate extends IpNetwork {
 
 /**
  * @returns undefined if no address matches
- * @throws NodeFailure if the method is unknown
+ * @throws FatalNodeError if the method is unknown
  */
 export async function autodetect(method: string, inputs: DetectionInputs): Promise<IpNetwork | undefined> {
   // An empty argument is valid: `interface=` matches all interfaces, `skip-interface=` and `can-reach=` match none.
@@ -54,7 +54,7 @@ export async function autodetect(method: string, inputs: DetectionInputs): Promi
   if (word === "cidr") return inCidrs(inputs, argument);
   if (word === "can-reach") return argument === "" ? undefined : viaDestination(inputs, argument);
   if (method.startsWith("kubernetes-internal-ip")) return kubernetesAddress(inputs);
-  throw new NodeFailure(
+  throw new FatalNodeError(
     `Invalid IP autodetection method: ${method}: want first-found, interface=REGEX, skip-interface=REGEX, cidr=CIDR, can-reach=HOST or kubernetes-internal-ip`,
   );
 }
@@ -64,7 +64,7 @@ function patterns(list: string, method: string): readonly RegExp[] {
     try {
       return new RegExp(text);
     } catch (error) {
-      throw new NodeFailure(
+      throw new FatalNodeError(
         `Invalid IP autodetection method: ${method}: ${JSON.stringify(text)} is not a regular expression`,
         {
           cause: error,

@@ -3,7 +3,7 @@ import { randomBytes, randomInt } from "node:crypto";
 import type { Environment } from "../../datastore/index.ts";
 import { type Cidr, cidrContains, type IpVersion, ipVersion, tryParseCidr } from "../../lib/ip/ip.ts";
 import { API_VERSION, parseSelector, type Resource } from "../../model/index.ts";
-import { NodeFailure } from "../failure.ts";
+import { FatalNodeError } from "../failure.ts";
 import { type HostInterface, networksOf } from "./host-interfaces.ts";
 import { flagOf } from "../settings.ts";
 
@@ -21,14 +21,14 @@ const BLOCK_SIZES = { 4: { default: 26, min: 20, max: 32 }, 6: { default: 122, m
 
 /**
  * Returns the pools to create.
- * @throws NodeFailure if a variable is invalid
+ * @throws FatalNodeError if a variable is invalid
  */
 export function defaultPools(inputs: PoolInputs): readonly Resource[] {
   const { env } = inputs;
   const cidrs = { 4: env["CALICO_IPV4POOL_CIDR"] ?? "", 6: env["CALICO_IPV6POOL_CIDR"] ?? "" };
   if ((env["NO_DEFAULT_POOLS"] ?? "").toLowerCase() === "true") {
     if (!namesNoPool(cidrs[4]) || !namesNoPool(cidrs[6]))
-      throw new NodeFailure(
+      throw new FatalNodeError(
         "NO_DEFAULT_POOLS is true, but CALICO_IPV4POOL_CIDR or CALICO_IPV6POOL_CIDR names a pool: unset one of them",
       );
     return [];
@@ -60,7 +60,7 @@ function poolOf(
   try {
     parseSelector(nodeSelector);
   } catch (error) {
-    throw new NodeFailure(
+    throw new FatalNodeError(
       `Invalid node selector '${nodeSelector}' for version ${version}: ${error instanceof Error ? error.message : String(error)}`,
       { cause: error },
     );
@@ -85,7 +85,7 @@ function poolOf(
 function checkCidr(version: IpVersion, text: string): Cidr {
   const cidr = tryParseCidr(text);
   if (cidr === undefined || ipVersion(cidr) !== version)
-    throw new NodeFailure(
+    throw new FatalNodeError(
       `Invalid CIDR specified in CALICO_IPV${version}POOL_CIDR '${text}': want an IPv${version} range`,
     );
   return cidr;
@@ -96,7 +96,7 @@ function blockSize(version: IpVersion, text: string | undefined): number {
   if (text === undefined || text === "") return defaultSize;
   const size = /^\d{1,3}$/.test(text) ? Number(text) : Number.NaN;
   if (!(size >= min && size <= max))
-    throw new NodeFailure(`Invalid blocksize ${text} for version ${version}: want a number from ${min} to ${max}`);
+    throw new FatalNodeError(`Invalid blocksize ${text} for version ${version}: want a number from ${min} to ${max}`);
   return size;
 }
 
@@ -113,7 +113,7 @@ function mode(name: string, env: Environment): "Never" | "Always" | "CrossSubnet
     case "cross-subnet":
       return "CrossSubnet";
     default:
-      throw new NodeFailure(`Unrecognized mode specified in ${name} '${word}': want Never, Always or CrossSubnet`);
+      throw new FatalNodeError(`Unrecognized mode specified in ${name} '${word}': want Never, Always or CrossSubnet`);
   }
 }
 

@@ -10,7 +10,7 @@ import {
   openKubeApi,
 } from "../../datastore/index.ts";
 import { type Cidr, type IpAddress, tryParseAddress, tryParseCidr } from "../../lib/ip/ip.ts";
-import { NodeFailure } from "../failure.ts";
+import { FatalNodeError } from "../failure.ts";
 
 const ACCOUNT_TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token";
 const TIMEOUT_MS = 2_000;
@@ -51,7 +51,7 @@ async function configMap(api: KubeApi, name: string): Promise<ConfigMap | undefi
     return await api.get<ConfigMap>(`/api/v1/namespaces/kube-system/configmaps/${name}`);
   } catch (error) {
     if ([401, 403, 404].includes(statusCode(error) ?? 0)) return undefined;
-    throw new NodeFailure(`cannot read ConfigMap kube-system/${name}`, { cause: error });
+    throw new FatalNodeError(`cannot read ConfigMap kube-system/${name}`, { cause: error });
   }
 }
 
@@ -81,7 +81,7 @@ async function internalAddresses(api: KubeApi, node: string): Promise<readonly I
       type === "InternalIP" ? (tryParseAddress(address) ?? []) : [],
     );
   } catch (error) {
-    throw new NodeFailure(`cannot read the Kubernetes node ${node}: set CALICO_K8S_NODE_REF to its name`, {
+    throw new FatalNodeError(`cannot read the Kubernetes node ${node}: set CALICO_K8S_NODE_REF to its name`, {
       cause: error,
     });
   }

@@ -5,7 +5,7 @@ import { dirname } from "node:path";
 import type { Environment } from "../../datastore/index.ts";
 import { describeError, type Logger } from "../../lib/log/log.ts";
 import { delay, pause } from "../../lib/retry.ts";
-import { NodeFailure } from "../failure.ts";
+import { FatalNodeError } from "../failure.ts";
 import { findKubernetes, setNetworkUnavailable } from "./kubernetes-facts.ts";
 import { type Check, probeAll } from "../commands/probes.ts";
 import type { NodeSettings } from "../settings.ts";
@@ -65,7 +65,7 @@ async function setNetworkAvailable(
       return;
     } catch (error) {
       if (Date.now() > deadlineMs)
-        throw new NodeFailure(`cannot set node condition NetworkUnavailable=False: ${describeError(error)}`, {
+        throw new FatalNodeError(`cannot set node condition NetworkUnavailable=False: ${describeError(error)}`, {
           cause: error,
         });
     }

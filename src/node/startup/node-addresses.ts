@@ -3,7 +3,7 @@ import { type IpAddress, type IpNetwork, type IpVersion, ipVersion, tryParseNetw
 import type { Logger } from "../../lib/log/log.ts";
 import type { SpecOf } from "../../model/index.ts";
 import { autodetect, type DetectionInputs, onHost } from "./autodetect.ts";
-import { NodeFailure } from "../failure.ts";
+import { FatalNodeError } from "../failure.ts";
 import { type HostInterface, isSkipped, networksOf } from "./host-interfaces.ts";
 import type { NodeSettings } from "../settings.ts";
 
@@ -23,7 +23,7 @@ export interface AddressResult {
 }
 
 /** No address was found. The caller clears the addresses that should have been autodetected, then fails. */
-export class AddressFailure extends NodeFailure {}
+export class AddressFailure extends FatalNodeError {}
 
 const FIELD = { 4: "ipv4Address", 6: "ipv6Address" } as const;
 
@@ -67,7 +67,7 @@ async function addressOf(version: IpVersion, spec: NodeSpec, inputs: AddressInpu
   if (setting === "" || setting === "none") return stored && warnIfForeign(stored, version, inputs);
   const network = tryParseNetwork(setting);
   if (network === undefined || ipVersion(network.address) !== version)
-    throw new NodeFailure(
+    throw new FatalNodeError(
       `environment does not contain a valid IPv${version} address or network: ${version === 4 ? "IP" : "IP6"}=${setting}`,
     );
   const hasLength = setting.includes("/");

@@ -3,7 +3,7 @@ import { readFileSync } from "node:fs";
 import { hostname } from "node:os";
 import type { Environment } from "../../datastore/index.ts";
 import type { Logger } from "../../lib/log/log.ts";
-import { NodeFailure } from "../failure.ts";
+import { FatalNodeError } from "../failure.ts";
 
 export interface NameSources {
   readonly env: Environment;
@@ -33,6 +33,6 @@ function readIfExists(path: string): string | undefined {
     return readFileSync(path, "utf8");
   } catch (error) {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
-    throw new NodeFailure(`cannot read the node's name from ${path}`, { cause: error });
+    throw new FatalNodeError(`cannot read the node's name from ${path}`, { cause: error });
   }
 }

@@ -21,7 +21,7 @@ import { API_VERSION, ignoreUnreadable, parseAsNumber, readPool, type ResourceOf
 import { announceAgent } from "./announce-guard.ts";
 import { defaultPools } from "./default-pools.ts";
 import { ensureDefaults } from "./default-resources.ts";
-import { NodeFailure } from "../failure.ts";
+import { FatalNodeError } from "../failure.ts";
 import { readHostInterfaces } from "./host-interfaces.ts";
 import { findKubernetes, type KubernetesFacts, readFacts } from "./kubernetes-facts.ts";
 import { AddressFailure, configureAddresses, findConflict, type NodeSpec, withoutDetected } from "./node-addresses.ts";
@@ -74,7 +74,7 @@ async function waitForDatastore(store: Datastore, log: Logger): Promise<void> {
     } catch (error) {
       if (error instanceof NotFound) return;
       if (error instanceof Unauthorized)
-        throw new NodeFailure(`the datastore rejected the credentials: ${error.message}`, { cause: error });
+        throw new FatalNodeError(`the datastore rejected the credentials: ${error.message}`, { cause: error });
       if (!(error instanceof Unavailable || error instanceof DatastoreError)) throw error;
       log.info("waiting for the datastore", { error });
       await delay(1000);
@@ -107,7 +107,7 @@ async function configureNode(node: StartingNode): Promise<void> {
   try {
     await writeNode(client, stored, name, spec);
   } catch (error) {
-    throw new NodeFailure(`cannot write Node ${name}: ${describeError(error)}`, { cause: error });
+    throw new FatalNodeError(`cannot write Node ${name}: ${describeError(error)}`, { cause: error });
   }
 }
 
@@ -116,7 +116,7 @@ export async function findNode(client: Client, name: string): Promise<NodeResour
     return await client.get({ kind: "Node", name });
   } catch (error) {
     if (error instanceof NotFound) return undefined;
-    throw new NodeFailure(`cannot read Node ${name}: ${describeError(error)}`, { cause: error });
+    throw new FatalNodeError(`cannot read Node ${name}: ${describeError(error)}`, { cause: error });
   }
 }
 
@@ -163,7 +163,7 @@ async function checkConflict(
     return;
   }
   if (stored !== undefined) await clearDetected(client, stored, settings);
-  throw new NodeFailure(
+  throw new FatalNodeError(
     `conflicting node detected: IPv${conflict.version} address conflict: Node ${conflict.node} also has ${conflict.address}; delete that Node if it no longer exists, or set ${conflict.version === 4 ? "IP" : "IP6"} or its autodetection method`,
   );
 }
@@ -172,7 +172,9 @@ function withAsNumber(spec: NodeSpec, { asNumber: text, backend }: NodeSettings)
   if (text === "" || backend === "none") return spec;
   const asNumber = parseAsNumber(text);
   if (asNumber === undefined)
-    throw new NodeFailure(`The AS number specified in the environment (AS=${text}) is not valid: want 64512 or 1.10`);
+    throw new FatalNodeError(
+      `The AS number specified in the environment (AS=${text}) is not valid: want 64512 or 1.10`,
+    );
   return { ...spec, bgp: { ...spec.bgp, asNumber } };
 }
 
@@ -204,7 +206,7 @@ function createDirectories({ backend, fileLogging }: NodeSettings, root: string,
     try {
       mkdirSync(folder, { recursive: true });
     } catch (error) {
-      throw new NodeFailure(`cannot create ${folder}: ${describeError(error)}`, { cause: error });
+      throw new FatalNodeError(`cannot create ${folder}: ${describeError(error)}`, { cause: error });
     }
   }
 }
@@ -235,7 +237,7 @@ async function createPools(
       log.info("created a default pool", { name: pool.metadata.name, cidr: readPool(pool, ignoreUnreadable)?.cidr });
     } catch (error) {
       if (error instanceof DatastoreError && error.name === "AlreadyExists") continue;
-      throw new NodeFailure(`cannot create pool ${pool.metadata.name}: ${describeError(error)}`, { cause: error });
+      throw new FatalNodeError(`cannot create pool ${pool.metadata.name}: ${describeError(error)}`, { cause: error });
     }
 }
 
@@ -244,6 +246,6 @@ function writeNodename(file: string, name: string): void {
   try {
     replaceFile(file, name);
   } catch (error) {
-    throw new NodeFailure(`cannot write the node's name to ${file}: ${describeError(error)}`, { cause: error });
+    throw new FatalNodeError(`cannot write the node's name to ${file}: ${describeError(error)}`, { cause: error });
   }
 }

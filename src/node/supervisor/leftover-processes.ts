@@ -4,7 +4,7 @@ import { readFileSync, readlinkSync } from "node:fs";
 import type { Logger } from "../../lib/log/log.ts";
 import { startTimeOf } from "../../lib/process/process-identity.ts";
 import { delay } from "../../lib/retry.ts";
-import { NodeFailure } from "../failure.ts";
+import { FatalNodeError } from "../failure.ts";
 import type { ChildPlan, SupervisorState } from "./supervisor.ts";
 
 export interface LeftoverOptions {
@@ -15,14 +15,14 @@ export interface LeftoverOptions {
   readonly withinMs?: number;
 }
 
-/** @throws NodeFailure if another calico-node runs, or if a child does not exit */
+/** @throws FatalNodeError if another calico-node runs, or if a child does not exit */
 export async function stopLeftovers(options: LeftoverOptions): Promise<void> {
   const state = readState(options.file);
   // Pids of another pid namespace, such as that of a container that no longer exists, belong to other processes here.
   if (state === undefined || (state.pidNamespace ?? ownPidNamespace()) !== ownPidNamespace()) return;
   const previous = readCommandLine(state);
   if (state.pid !== process.pid && previous?.some((word) => /(^|\/)calico-node$/.test(word)) === true)
-    throw new NodeFailure(`another calico-node runs on this host (process ${state.pid}); stop it first`);
+    throw new FatalNodeError(`another calico-node runs on this host (process ${state.pid}); stop it first`);
   for (const { name, pid, startTime } of state.children) {
     const plan = options.plans.find((candidate) => candidate.name === name);
     if (pid === undefined || !isChild({ pid, startTime }, name, plan)) continue;
@@ -82,5 +82,5 @@ async function terminate(name: string, pid: number, stopSignal: NodeJS.Signals, 
     for (const until = Date.now() + withinMs; Date.now() < until; await delay(20))
       if (startTimeOf(pid) !== startTime) return;
   }
-  throw new NodeFailure(`process ${pid} (${name}) of the previous calico-node still runs after SIGKILL`);
+  throw new FatalNodeError(`process ${pid} (${name}) of the previous calico-node still runs after SIGKILL`);
 }

@@ -25,7 +25,7 @@ import { runUntilSignal } from "../signals.ts";
 import { startUp } from "../startup/startup.ts";
 import { reportStatus } from "../bgp/status-reporter.ts";
 import { Supervisor } from "./supervisor.ts";
-import { reconcileTunnels } from "../tunnels/tunnel-addresses.ts";
+import { reconcileTunnelAddresses } from "../tunnels/tunnel-addresses.ts";
 import { watchTunnels } from "../tunnels/tunnel-command.ts";
 
 export function main(): Promise<number> {
@@ -67,7 +67,7 @@ async function runChildrenAndLoops(env: Environment, name: string, log: Logger, 
       log.warn("could not record the version of calico-ts", { error: describeError(error) }),
     );
   if (needsTunnels(opened, settings))
-    await reconcileTunnels({
+    await reconcileTunnelAddresses({
       client,
       ipam: new Ipam({ datastore: store, log }),
       node: name,

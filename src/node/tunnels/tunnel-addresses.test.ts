@@ -6,7 +6,7 @@ import { createLogger, type LogRecord } from "../../lib/log/log.ts";
 import { pollUntil } from "../../lib/testing/eventually.ts";
 import type { Resource } from "../../model/index.ts";
 import type { NodeSpec } from "../startup/node-addresses.ts";
-import { reconcileTunnels } from "./tunnel-addresses.ts";
+import { reconcileTunnelAddresses } from "./tunnel-addresses.ts";
 import { watchTunnels } from "./tunnel-command.ts";
 
 const NODE = "n1";
@@ -42,7 +42,7 @@ class Bench implements AsyncDisposable {
     return new Ipam({ datastore: this.store });
   }
   reconcile(client = new Client(this.store)): Promise<void> {
-    return reconcileTunnels({ client, ipam: this.ipam, node: NODE, log: this.log });
+    return reconcileTunnelAddresses({ client, ipam: this.ipam, node: NODE, log: this.log });
   }
   async spec(): Promise<NodeSpec> {
     return (await new Client(this.store).get({ kind: "Node", name: NODE })).spec;

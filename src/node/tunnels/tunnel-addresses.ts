@@ -33,7 +33,7 @@ import {
   readNode,
   readPool,
 } from "../../model/index.ts";
-import { NodeFailure } from "../failure.ts";
+import { FatalNodeError } from "../failure.ts";
 import type { NodeSpec } from "../startup/node-addresses.ts";
 import { findNode, type NodeResource } from "../startup/startup.ts";
 
@@ -105,10 +105,10 @@ export interface TunnelInputs {
 const WRITE_ATTEMPTS = 5;
 
 /** Assigns and releases the node's tunnel addresses as the pools require. Writes the Node only if an address changed. */
-export async function reconcileTunnels(inputs: TunnelInputs): Promise<void> {
+export async function reconcileTunnelAddresses(inputs: TunnelInputs): Promise<void> {
   const { client, node: name } = inputs;
   const stored = await findNode(client, name);
-  if (stored === undefined) throw new NodeFailure(`Node ${name} does not exist: run calico-node -startup first`);
+  if (stored === undefined) throw new FatalNodeError(`Node ${name} does not exist: run calico-node -startup first`);
   const node = readNode(stored, ignoreUnreadable);
   const { items } = await client.list({ kind: "IPPool" });
   const pools = items
@@ -165,7 +165,7 @@ async function writeAddresses(
       node = await findNode(client, name);
     }
   }
-  throw new NodeFailure(`Node ${name} was deleted while its tunnel addresses were assigned`);
+  throw new FatalNodeError(`Node ${name} was deleted while its tunnel addresses were assigned`);
 }
 
 /** Reconciles the address of one tunnel with the Node resource and IPAM. */
@@ -250,7 +250,7 @@ class TunnelWorker {
     );
     const [cidr] = result.addresses;
     if (cidr === undefined)
-      throw new NodeFailure(`no address for the ${this.kind.tunnel} tunnel: ${describeShortage(result)}`);
+      throw new FatalNodeError(`no address for the ${this.kind.tunnel} tunnel: ${describeShortage(result)}`);
     this.onAssigned(this.#handle);
     const address = cidrAddress(cidr);
     log.info("assigned tunnel address", { tunnel: this.kind.tunnel, address });

@@ -4,22 +4,22 @@ import { Ipam } from "../../ipam/index.ts";
 import { describeError, type Logger } from "../../lib/log/log.ts";
 import { backoffDelay, pause } from "../../lib/retry.ts";
 import { ignoreUnreadable, readNode, type Resource } from "../../model/index.ts";
-import { NodeFailure } from "../failure.ts";
+import { FatalNodeError } from "../failure.ts";
 import { openNodeDatastore } from "../node-datastore.ts";
 import { runMode } from "../mode.ts";
 import { openNodeSyncer } from "../node-syncer.ts";
 import { runUntilSignal } from "../signals.ts";
-import { reconcileTunnels } from "./tunnel-addresses.ts";
+import { reconcileTunnelAddresses } from "./tunnel-addresses.ts";
 
 export function allocateTunnelAddresses({ once }: { readonly once: boolean }): Promise<number> {
   return runMode("tunnel address allocation failed", async (log) => {
     const node = process.env["NODENAME"] ?? "";
-    if (node === "") throw new NodeFailure("NODENAME environment is not set");
+    if (node === "") throw new FatalNodeError("NODENAME environment is not set");
     await runUntilSignal(async (signal) => {
       const retry = once ? {} : { retryUntil: signal };
       await using opened = await openNodeDatastore(process.env, { log, ...retry });
       if (opened.usesPodCidrs) return; // pod addresses come from the nodes' pod CIDRs
-      if (once) await reconcileTunnels(tunnelInputs(opened.store, node, log));
+      if (once) await reconcileTunnelAddresses(tunnelInputs(opened.store, node, log));
       else await watchTunnels({ env: process.env, store: opened.store, node, log }, signal);
     });
   });
@@ -52,7 +52,7 @@ export async function watchTunnels(options: WatchTunnelsOptions, signal: AbortSi
   const work = (async () => {
     while (await trigger.wait(signal))
       try {
-        await reconcileTunnels(inputs);
+        await reconcileTunnelAddresses(inputs);
         failures = 0;
       } catch (error) {
         if (signal.aborted) return;

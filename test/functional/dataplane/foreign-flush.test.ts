@@ -1,7 +1,7 @@
 // Tests that rules flushed by another program are restored within seconds, with every backend, although the next periodic
 // refresh is far away. The kernel sends no events for legacy tables; there a changed fingerprint of the table shows the change.
 import { expect, test } from "bun:test";
-import { LegacyTables } from "../../../src/kernel/index.ts";
+import { LegacyTableFingerprints } from "../../../src/kernel/index.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import { allowProfile, type Backend, BACKENDS, DataplaneHost, inSync, policy, rule, tier } from "./host.ts";
 
@@ -102,7 +102,7 @@ test("legacy: tables are not read again after our own writes, or while nothing c
 
 test("legacy: the fingerprint of a table changes with its length and takes microseconds", async () => {
   await using host = await DataplaneHost.create("legacy");
-  using tables = host.inside(() => new LegacyTables([4, 6]));
+  using tables = host.inside(() => new LegacyTableFingerprints([4, 6]));
   const shell = (script: string) => host.namespace.run("sh", ["-ec", script]);
   shell("iptables-legacy -A FORWARD -j ACCEPT; ip6tables-legacy -A FORWARD -j ACCEPT");
   const fingerprint = () => [tables.fingerprint(4, "filter"), tables.fingerprint(6, "filter")];

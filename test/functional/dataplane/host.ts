@@ -22,7 +22,7 @@ import {
   Iptables,
   type IptablesStore,
   Ipsets,
-  LegacyTables,
+  LegacyTableFingerprints,
   watchGratuitousArp,
   NetworkNamespace,
   Nft,
@@ -33,7 +33,7 @@ import {
   PacketProber,
   type ProbeOutcome,
   type ProbeProtocol,
-  type ProbeTarget,
+  type ProbeEndpoint,
   procSysctls,
   withNamespace,
 } from "../../../src/kernel/index.ts";
@@ -54,7 +54,7 @@ export interface Pod {
   readonly interfaceName: string;
   readonly v4: IpAddress;
   readonly v6: IpAddress;
-  readonly target: ProbeTarget;
+  readonly target: ProbeEndpoint;
 }
 
 /** A node without tunnels. */
@@ -90,8 +90,8 @@ export class DataplaneHost implements AsyncDisposable {
   /** Wraps the kernel of dataplanes that are started later. */
   wrapKernel: (kernel: LinuxKernel) => LinuxKernel = (kernel) => kernel;
   readonly pods = new Map<string, Pod>();
-  readonly outside: ProbeTarget;
-  readonly hostTarget: ProbeTarget;
+  readonly outside: ProbeEndpoint;
+  readonly hostTarget: ProbeEndpoint;
   readonly handle: NetworkNamespace;
   #dataplane: LinuxDataplane | undefined;
   #stop = new AbortController();
@@ -173,13 +173,13 @@ export class DataplaneHost implements AsyncDisposable {
   }
 
   /** Runs a command in one of the namespaces. */
-  exec(where: ProbeTarget, command: string, ...args: string[]): string {
+  exec(where: ProbeEndpoint, command: string, ...args: string[]): string {
     const path = `/proc/${process.pid}/fd/${where.namespace}`;
     return execFileSync("nsenter", [`--net=${path}`, command, ...args], { encoding: "utf8", stdio: "pipe" });
   }
 
   /** Counts matching packets that arrive in a namespace. */
-  count(where: ProbeTarget, match: string): () => number {
+  count(where: ProbeEndpoint, match: string): () => number {
     const table = `count${Math.random().toString(36).slice(2)}`;
     const hook = "type filter hook prerouting priority -400;";
     this.exec(where, "nft", `table inet ${table} { chain c { ${hook}\n ${match} counter\n }\n }`);
@@ -290,7 +290,7 @@ export class DataplaneHost implements AsyncDisposable {
     const ruleset = this.inside(() => new Nft());
     this.#disposables.push(ruleset);
     const features = detectFeatures({ iptablesVersion: "1.8.9", kernelVersion: "6.1.0" });
-    const fingerprints = backend === "legacy" ? this.inside(() => new LegacyTables([4, 6])) : undefined;
+    const fingerprints = backend === "legacy" ? this.inside(() => new LegacyTableFingerprints([4, 6])) : undefined;
     if (fingerprints !== undefined) this.#disposables.push(fingerprints);
     return {
       backend: "iptables",
@@ -330,7 +330,7 @@ export class DataplaneHost implements AsyncDisposable {
 
   async probe(
     cells: readonly {
-      readonly from: ProbeTarget;
+      readonly from: ProbeEndpoint;
       readonly to: IpAddress;
       readonly port?: number;
       readonly protocol?: ProbeProtocol;

@@ -1,7 +1,7 @@
 // Tests packets that a pod with CAP_NET_RAW can send to bypass policy of another pod, to take over its traffic, or to
 // reconfigure its node. Every frame is sent as raw bytes. Pod a is the attacker; policy of pod b accepts only packets of pod c.
 import { describe, expect, test } from "bun:test";
-import type { ProbeTarget } from "../../../src/kernel/index.ts";
+import type { ProbeEndpoint } from "../../../src/kernel/index.ts";
 import type { IpAddress } from "../../../src/lib/ip/ip.ts";
 import { eventually } from "../../../src/lib/testing/eventually.ts";
 import * as frames from "../../support/raw-frames.ts";
@@ -32,7 +32,7 @@ class HostilePods implements AsyncDisposable {
   static async create(backend: Backend): Promise<HostilePods> {
     const host = await DataplaneHost.create(backend);
     const [a, b, c] = [host.addPod("a", 2), host.addPod("b", 3), host.addPod("c", 4)];
-    const index = ({ target }: { readonly target: ProbeTarget }) =>
+    const index = ({ target }: { readonly target: ProbeEndpoint }) =>
       Number(/^(\d+): eth0/m.exec(host.exec(target, "ip", "-o", "link"))?.[1]);
     const socket = (pod: Pod) => new FrameSocket(pod.target, index(pod));
     const pods = new HostilePods(host, a, b, c, { a: socket(a), b: socket(b), c: socket(c) });
